@@ -44,7 +44,7 @@ WIDTHS = (2, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 17, 18, 20, 24, 28, 32, 34)
 
 
 @dataclass(frozen=True)
-class Sizes:
+class SmallTiling:
     """What follows from a problem and a config; the kernel's defines of the same names."""
 
     band: int
@@ -66,8 +66,8 @@ class Sizes:
         return 4 * (cf["stages"] * self.x_floats + filters + self.out_floats)
 
 
-def sizes(pr: Problem, cf: Values) -> Sizes:
-    """Work out the sizes of a config."""
+def tiling_of(pr: Problem, cf: Values) -> SmallTiling:
+    """Work out the tiling of a config."""
     band, q_parts = ceil_div(pr.p, cf["bands"]), ceil_div(pr.q, cf["tw"])
     p_parts, k_groups = ceil_div(band, cf["th"]), ceil_div(pr.k, cf["tk"])
     xh, row = rows_under(pr, p_parts * cf["th"]), columns_under(pr, cf["tw"])
@@ -77,7 +77,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
                 _together(pr, k_groups))[0]  # fmt: skip
     x_floats = cf["ni"] * pr.c * xh * xp
     taps = pr.c * pr.r * pr.s * k_groups * cf["tk"]
-    return Sizes(
+    return SmallTiling(
         band=band, q_parts=q_parts, k_groups=k_groups,
         units=cf["ni"] * p_parts * q_parts * k_groups,
         items=ceil_div(pr.n, cf["ni"]) * ceil_div(pr.p, band), xh=xh, xp=xp, row=row, words=words,
@@ -174,7 +174,7 @@ def _body(pr: Problem, tk: int, th: int, tw: int) -> int:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    block = sizes(problem, cf).shared_bytes(cf)
+    block = tiling_of(problem, cf).shared_bytes(cf)
     return fits_shared(device, block, cf["mb"])
 
 
@@ -205,37 +205,38 @@ RULES = (
 )  # fmt: skip
 
 
-def _grid(device: Device, sz: Sizes, cf: Values) -> int:
-    return min(sz.items, device.units * cf["mb"])
+def _grid(device: Device, tiling: SmallTiling, cf: Values) -> int:
+    return min(tiling.items, device.units * cf["mb"])
 
 
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    sz, combine = sizes(pr, cf), pool_apart(pr)
-    shared = sz.shared_bytes(cf)
-    blocks = _grid(device, sz, cf)
+    tiling, combine = tiling_of(pr, cf), pool_apart(pr)
+    shared = tiling.shared_bytes(cf)
+    blocks = _grid(device, tiling, cf)
     first = () if cf["f"] else (Launch(CONSTANT, (1, 1, 1), (1, 1, 1), ("w",)),)
     main = Launch("small", (blocks, 1, 1), (cf["threads"], 1, 1), operands(combine), shared)
-    kp = sz.k_groups * cf["tk"]
+    kp = tiling.k_groups * cf["tk"]
     return Blueprint(
-        source="small.cu", defines=tuple(_defines(pr, cf, sz, blocks, shared, aligned).items()),
+        source="small.cu", defines=tuple(_defines(pr, cf, tiling, blocks, shared, aligned).items()),
         launches=(*first, main, *second_pass(pr, combine)), packed_bytes=4 * pr.c * pr.r * pr.s * kp,
         pack=(("PACK_K", kp), ("PACK_C", pr.c)), packing=in_tiles(kp, pr.c),
         workspace=partial_sums(pr, combine),
     )  # fmt: skip
 
 
-def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, shared: int, aligned: bool) -> Values:
+def _defines(pr: Problem, cf: Values, tiling: SmallTiling, blocks: int, shared: int, aligned: bool) -> Values:
     vector, nhwc = min(cf["tk"], 4), pr.layout_out == "nhwc"
     body, view = _body(pr, cf["tk"], cf["th"], cf["tw"]), View.unflattened(pr)
     return dict(
-        VECTOR=vector, TK=cf["tk"], TH=cf["th"], TW=cf["tw"], K_GROUPS=sz.k_groups, BAND=sz.band,
-        BANDS=ceil_div(pr.p, sz.band), IMAGES=cf["ni"], Q_PARTS=sz.q_parts, STAGES=cf["stages"],
+        VECTOR=vector, TK=cf["tk"], TH=cf["th"], TW=cf["tw"], K_GROUPS=tiling.k_groups, BAND=tiling.band,
+        BANDS=ceil_div(pr.p, tiling.band), IMAGES=cf["ni"], Q_PARTS=tiling.q_parts, STAGES=cf["stages"],
         OUT=cf["out"], F_CONSTANT=int(cf["f"] == 0),
         THREADS=cf["threads"], MIN_BLOCKS=cf["mb"], GRID=blocks,
-        XP=sz.xp, X_FLOATS=sz.x_floats, F_FLOATS=sz.f_floats if cf["f"] else 0, ALIGNED_WORDS=sz.words,
+        XP=tiling.xp, X_FLOATS=tiling.x_floats, F_FLOATS=tiling.f_floats if cf["f"] else 0,
+        ALIGNED_WORDS=tiling.words,
         CHANNEL_UNROLL_BY=pr.c if pr.c * pr.r * body <= MOST_BODY else 1,
         ROW_UNROLL_BY=pr.r if pr.r * body <= MOST_BODY else max(1, min(pr.r, MOST_BODY // body)),
-        Y_WORDS=_words(pr, cf, sz) if aligned else 1,
+        Y_WORDS=_words(pr, cf, tiling) if aligned else 1,
         Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),
         N=pr.n, **layer_defines(pr, view), **image_defines(pr, view), **single_tile_defines(),
         **share_defines(pool_apart(pr)), SHARED_BYTES=shared,
@@ -243,37 +244,37 @@ def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, shared: int, align
     )  # fmt: skip
 
 
-def _words(pr: Problem, cf: Values, sz: Sizes) -> int:
+def _words(pr: Problem, cf: Values, tiling: SmallTiling) -> int:
     """Neighbouring outputs that are stored at once."""
     runs: tuple[int, ...]
     if pr.layout_out == "nhwc":
         runs = (pr.k,) if cf["out"] else (1,)
     else:
-        runs = (sz.band * pr.q, pr.p * pr.q) if cf["out"] else (cf["tw"], pr.q)
+        runs = (tiling.band * pr.q, pr.p * pr.q) if cf["out"] else (cf["tw"], pr.q)
     return next(words for words in (4, 2, 1) if all(run % words == 0 for run in runs))
 
 
 def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    sz = sizes(pr, cf)
-    blocks = _grid(device, sz, cf)
-    turns = ceil_div(sz.items, blocks)  # items of a block
-    passes, warps = ceil_div(sz.units, cf["threads"]), cf["threads"] // 32
+    tiling = tiling_of(pr, cf)
+    blocks = _grid(device, tiling, cf)
+    turns = ceil_div(tiling.items, blocks)  # items of a block
+    passes, warps = ceil_div(tiling.units, cf["threads"]), cf["threads"] // 32
     outputs = cf["tk"] * cf["th"] * cf["tw"]
-    loads = cf["th"] * pr.c * pr.r * ceil_div(sz.row, sz.words)
+    loads = cf["th"] * pr.c * pr.r * ceil_div(tiling.row, tiling.words)
     taps = pr.c * pr.r * pr.s * cf["tk"] / (1 if cf["f"] == 0 else min(cf["tk"], 4))
-    _, fronts = _pitch(sz.xp, sz.words, cf["tw"] * pr.stride[1], sz.q_parts, pr.stride[0],
-                       _together(pr, sz.k_groups))  # fmt: skip
+    _, fronts = _pitch(tiling.xp, tiling.words, cf["tw"] * pr.stride[1], tiling.q_parts, pr.stride[0],
+                       _together(pr, tiling.k_groups))  # fmt: skip
     line = pr.w * (pr.c if pr.layout_in == "nhwc" else 1)
-    lines = cf["ni"] * sz.xh * (1 if pr.layout_in == "nhwc" else pr.c)
-    words = _words(pr, cf, sz)
+    lines = cf["ni"] * tiling.xh * (1 if pr.layout_in == "nhwc" else pr.c)
+    words = _words(pr, cf, tiling)
     nhwc = pr.layout_out == "nhwc"
     vector = min(cf["tk"], 4) if nhwc else words
     full_sectors = cf["out"] or (cf["tk"] if nhwc else cf["tw"]) == vector
     store = outputs * ((4.0 / words + 2.0 if cf["out"] else 0.0) + 6.0 / vector)
-    sectors = cf["ni"] * pr.k * sz.band * pr.q / (8.0 if full_sectors else vector)
+    sectors = cf["ni"] * pr.k * tiling.band * pr.q / (8.0 if full_sectors else vector)
     return GpuWork(
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf),
-        resident=cf["mb"], shared_bytes=sz.shared_bytes(cf), steps=turns, buffers=cf["stages"],
+        resident=cf["mb"], shared_bytes=tiling.shared_bytes(cf), steps=turns, buffers=cf["stages"],
         fma=float(turns * passes * pr.c * pr.r * pr.s * outputs),
         shared_loads=turns * passes * (loads + taps),
         staging=turns * ceil_div(lines, warps) * (14.0 + 2.0 * ceil_div(line, 32)) + 60.0,
@@ -283,8 +284,8 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
         combine=COMBINE_NAMES[pool_apart(pr)],
         partial_bytes=4.0 * pr.z_elements if pr.epilogue.pool else 0.0, tile_bytes=4.0 * sectors * 8,
-        useful=pr.z_elements / (sz.items * sz.units * outputs),
-        register_intensity=2.0 * pr.s * outputs / (cf["th"] * sz.row + pr.s * cf["tk"]),
-        block_intensity=2.0 * pr.c * pr.r * pr.s * outputs * sz.units / max(1, sz.x_floats),
+        useful=pr.z_elements / (tiling.items * tiling.units * outputs),
+        register_intensity=2.0 * pr.s * outputs / (cf["th"] * tiling.row + pr.s * cf["tk"]),
+        block_intensity=2.0 * pr.c * pr.r * pr.s * outputs * tiling.units / max(1, tiling.x_floats),
         more_launches=int(cf["f"] == 0),
     )  # fmt: skip

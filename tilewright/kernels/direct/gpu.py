@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.direct.gpu_tile import (
-    Geometry,
-    geometry,
-    registers,
-    shared_bytes,
-    staging,
-)
+from tilewright.kernels.direct.gpu_tile import GpuTiling, registers, shared_bytes, staging, tiling_of
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     MOST_BODY,
@@ -73,8 +67,8 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 def _most_shared(problem: Problem, cf: Values) -> int:
-    geo = geometry(problem, cf)
-    return max(shared_bytes(problem, cf | dict(cv=cv), geo) for cv in {1, cf["cv"]})
+    tiling = tiling_of(problem, cf)
+    return max(shared_bytes(problem, cf | dict(cv=cv), tiling) for cv in {1, cf["cv"]})
 
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
@@ -87,7 +81,7 @@ def _few_copies(problem: Problem, cf: Values) -> bool:
     if cf["x"] == 0 or cf["cv"] == 1:
         return True
     cf = cf | dict(f=0, sc=1, sg=1)
-    return staging(problem, cf, geometry(problem, cf)).copies <= MOST_COPIES
+    return staging(problem, cf, tiling_of(problem, cf)).copies <= MOST_COPIES
 
 
 def params(pr: Problem, device: Device) -> tuple[Param, ...]:
@@ -207,45 +201,45 @@ def _pools_well(pr: Problem, combine: int, rows: int, columns: int) -> bool:
 def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
     """Lay out one launch, two when the shares are summed in a second pass."""
     cf = cf if aligned else {**cf, "cv": 1}
-    geo = geometry(pr, cf)
-    tile = geo.kb * geo.hb * geo.wb
-    blocks = geo.tiles * geo.view.n * pr.groups * cf["sc"] * cf["sg"]
-    shared = shared_bytes(pr, cf, geo)
-    c_padded = geo.steps * cf["cs"] * cf["sc"] * cf["sg"]
-    launches, workspace = _launches(pr, device, cf, geo, blocks, shared, tile)
+    tiling = tiling_of(pr, cf)
+    tile = tiling.kb * tiling.hb * tiling.wb
+    blocks = tiling.tiles * tiling.view.n * pr.groups * cf["sc"] * cf["sg"]
+    shared = shared_bytes(pr, cf, tiling)
+    c_padded = tiling.steps * cf["cs"] * cf["sc"] * cf["sg"]
+    launches, workspace = _launches(pr, device, cf, tiling, blocks, shared, tile)
     return Blueprint(
         source="direct.cu",
-        defines=tuple(_defines(pr, cf, geo, c_padded, shared, aligned).items()),
+        defines=tuple(_defines(pr, cf, tiling, c_padded, shared, aligned).items()),
         launches=launches,
-        packed_bytes=word_bytes(pr) * pr.groups * geo.k_tiles * c_padded * pr.r * pr.s * geo.kb,
-        pack=(("DTYPE", dtype_code(pr)), ("PACK_K", geo.kb), ("PACK_C", c_padded)),
-        packing=in_tiles(geo.kb, c_padded),
+        packed_bytes=word_bytes(pr) * pr.groups * tiling.k_tiles * c_padded * pr.r * pr.s * tiling.kb,
+        pack=(("DTYPE", dtype_code(pr)), ("PACK_K", tiling.kb), ("PACK_C", c_padded)),
+        packing=in_tiles(tiling.kb, c_padded),
         workspace=workspace,
     )
 
 
 def _launches(
-    pr: Problem, device: Device, cf: Values, geo: Geometry, blocks: int, shared: int, tile: int
+    pr: Problem, device: Device, cf: Values, tiling: GpuTiling, blocks: int, shared: int, tile: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine = cf["combine"]
     all_tiles = blocks // (cf["sc"] * cf["sg"])
     args = (*operands(combine), "partial", "arrived", *scale_operand(pr))
-    main = Launch("direct", (blocks, 1, 1), (geo.threads, 1, 1), args, shared_bytes=shared, cluster=cf["sc"])
+    main = Launch("direct", (blocks, 1, 1), (tiling.threads, 1, 1), args, shared, cluster=cf["sc"])
     workspace = reduction_buffers(pr, cf, all_tiles * cf["sg"] * tile, all_tiles, word_bytes(pr))
     return (*zeros_before(device, combine), main, *second_pass(pr, combine)), workspace
 
 
 def _defines(
-    pr: Problem, cf: Values, geo: Geometry, c_padded: int, shared: int, aligned: bool
+    pr: Problem, cf: Values, tiling: GpuTiling, c_padded: int, shared: int, aligned: bool
 ) -> dict[str, int]:
-    view = geo.view
+    view = tiling.view
     y_nhwc = pr.layout_out == "nhwc"
-    xs = staging(pr, cf, geo, aligned)
+    xs = staging(pr, cf, tiling, aligned)
     y_vector = y_nhwc and pr.kg % cf["v"] == 0 and (aligned or cf["v"] == 1) and cf["combine"] != ATOMIC
     y_rows = not y_nhwc and aligned and cf["tw"] % 4 == 0 and view.q % 4 == 0 and cf["combine"] != ATOMIC
-    packed = c_padded * pr.r * pr.s * geo.kb * geo.k_tiles * pr.groups
+    packed = c_padded * pr.r * pr.s * tiling.kb * tiling.k_tiles * pr.groups
     last = cf["combine"] == LAST
-    parts = geo.tiles * view.n * pr.groups * cf["sg"] * geo.kb * geo.hb * geo.wb if last else 0
+    parts = tiling.tiles * view.n * pr.groups * cf["sg"] * tiling.kb * tiling.hb * tiling.wb if last else 0
     largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements * cf["sg"], packed, parts)
     body = pr.r * pr.s * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
     return dict(
@@ -256,9 +250,10 @@ def _defines(
         DTYPE=dtype_code(pr), AS_WORDS=int(as_words(pr, aligned)),
         CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), **image_defines(pr, view),
         **requant_defines(pr),
-        K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, STEPS=geo.steps, C_PADDED=c_padded,
+        K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles, STEPS=tiling.steps,
+        C_PADDED=c_padded,
         TX_C=xs.strides[0], TX_H=xs.strides[1], TX_W=xs.strides[2], XW=xs.xw, X_FLOATS=xs.size, CV=cf["cv"],
-        F_FLOATS=geo.f_floats, X_RUN=xs.run, X_LEAD=xs.lead, X_COPIES=xs.copies, X_ITEMS=xs.items,
+        F_FLOATS=tiling.f_floats, X_RUN=xs.run, X_LEAD=xs.lead, X_COPIES=xs.copies, X_ITEMS=xs.items,
         Y_VECTOR=int(y_vector), Y_ROWS=int(y_rows),
         K_FASTEST=k_fastest(pr), CHANNEL_UNROLL_BY=max(1, min(8, 512 // body) // cf["cv"]),
         ROW_UNROLL_BY=pr.r if body * cf["cv"] <= MOST_BODY else 1,
@@ -269,5 +264,5 @@ def _defines(
 
 def chain(pr: Problem, cf: Values) -> int:
     """Longest run of adds: one share of C, then the shares one after the other."""
-    inside = ceil_div(cf["cs"], cf["sw"] * cf["sb"]) * geometry(pr, cf).steps * pr.r * pr.s
+    inside = ceil_div(cf["cs"], cf["sw"] * cf["sb"]) * tiling_of(pr, cf).steps * pr.r * pr.s
     return inside + cf["sw"].bit_length() + cf["sb"] * cf["sc"] + cf["sg"] + 1

@@ -59,7 +59,7 @@ def product(pr: Problem) -> Product:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class GemmTiling:
     """Sizes that follow from a product and a config; the kernel's defines of the same names."""
 
     kt: int
@@ -97,8 +97,8 @@ def run_of(cf: Values) -> int:
     return run
 
 
-def sizes(pd: Product, cf: Values, aligned: bool = True) -> Sizes:
-    """Work out the sizes of a config."""
+def tiling_of(pd: Product, cf: Values, aligned: bool = True) -> GemmTiling:
+    """Work out the tiling of a config."""
     kt, pt = 4 * cf["tk"], cf["v"] * cf["tp"]
     kb, pb = cf["wk"] * cf["lk"] * kt, cf["wp"] * 32 // cf["lk"] * pt
     cs = cf["cs"]
@@ -108,7 +108,7 @@ def sizes(pd: Product, cf: Values, aligned: bool = True) -> Sizes:
     wide = cf["cv"] == 4 or (pd.quads and pb % 4 == 0 and aligned)
     k_tiles, p_tiles = ceil_div(pd.k, kb), ceil_div(pd.pixels, pb)
     meeting = cf["sb"] * kb * pb if cf["sb"] > 1 else 0
-    return Sizes(
+    return GemmTiling(
         kt=kt, pt=pt, kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, p_tiles=p_tiles,
         tiles=k_tiles * p_tiles * pd.groups, turns=ceil_div(pd.c, cs), run=run_of(cf), x_pitch=x_pitch,
         x_floats=x_floats, x_copies=ceil_div(cs * pb // (4 if wide else 1), threads(cf)),

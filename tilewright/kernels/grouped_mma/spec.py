@@ -13,14 +13,14 @@ from tilewright.kernels.grouped_mma.tile import (
     EIGHT,
     PIECE,
     PIXELS,
-    Bundle,
-    Sizes,
+    GroupBundle,
+    GroupedMmaTiling,
     bundle_of,
     columns_at_once,
     pieces_of_sum,
     registers,
-    sizes,
     strip_rows,
+    tiling_of,
 )
 from tilewright.kernels.grouped_mma.work import work_of
 from tilewright.kernels.limits import (
@@ -116,18 +116,18 @@ class GroupedMma(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two where there is a pool."""
         cf, combine = config.values, config["combine"]
-        sz, bundle = sizes(problem, cf), _bundle(problem)
+        tiling, bundle = tiling_of(problem, cf), _bundle(problem)
         main = Launch(
-            "grouped_mma", (sz.blocks, 1, 1), (_threads(cf), 1, 1),
-            (*operands(combine), *scale_operand(problem)), shared_bytes=sz.shared_bytes,
+            "grouped_mma", (tiling.blocks, 1, 1), (_threads(cf), 1, 1),
+            (*operands(combine), *scale_operand(problem)), shared_bytes=tiling.shared_bytes,
         )  # fmt: skip
         return Blueprint(
-            source="grouped_mma.cu", defines=tuple(_defines(problem, sz, cf, aligned).items()),
+            source="grouped_mma.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
             launches=(main, *second_pass(problem, combine, chained=False)),
-            packed_bytes=128 * sz.words * cf["wn"] * sz.k_tiles,
+            packed_bytes=128 * tiling.words * cf["wn"] * tiling.k_tiles,
             pack=(
-                ("BW", cf["bw"]), ("NT", cf["nt"]), ("PARTS", sz.parts), ("PIECES", bundle.pieces),
-                ("GROUP_OF", sz.run // 2), ("PACK_GROUPS", bundle.groups),
+                ("BW", cf["bw"]), ("NT", cf["nt"]), ("PARTS", tiling.parts), ("PIECES", bundle.pieces),
+                ("GROUP_OF", tiling.run // 2), ("PACK_GROUPS", bundle.groups),
             ),
             packer="grouped_mma_pack.cu",
             workspace=partial_sums(problem, combine),
@@ -142,7 +142,7 @@ class GroupedMma(Family):
         return pieces_of_sum(problem, _bundle(problem)) * PIECE // DTYPE_BYTES[problem.dtype]
 
 
-def _bundle(pr: Problem) -> Bundle:
+def _bundle(pr: Problem) -> GroupBundle:
     bundle = bundle_of(pr)
     assert bundle  # of a layer that is not refused
     return bundle
@@ -155,8 +155,8 @@ def _words(pr: Problem) -> int:
 
 def _body(pr: Problem, cf: Values) -> int:
     """Products and loads of the unrolled loops over a strip's sums."""
-    sz = sizes(pr, cf)
-    return ceil_div(sz.row_sum, 2) * cf["bw"] * (pr.r * cf["pt"] * cf["nt"] + sz.seen)
+    tiling = tiling_of(pr, cf)
+    return ceil_div(tiling.row_sum, 2) * cf["bw"] * (pr.r * cf["pt"] * cf["nt"] + tiling.seen)
 
 
 def _divisors(pr: Problem, values: tuple[int, ...]) -> tuple[int, ...]:
@@ -185,7 +185,7 @@ def _registers_fit(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 def _tile_fits(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"])
+    return fits_shared(device, tiling_of(problem, cf).shared_bytes, cf["mb"])
 
 
 RULES = (
@@ -215,21 +215,22 @@ RULES = (
 )  # fmt: skip
 
 
-def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
+def _defines(pr: Problem, tiling: GroupedMmaTiling, cf: Values, aligned: bool) -> Values:
     view, (run_in, lead) = View.unflattened(pr), columns_at_once(pr, aligned)
-    copies = ceil_div(lead + sz.columns, run_in) * sz.pieces  # of a row
+    copies = ceil_div(lead + tiling.columns, run_in) * tiling.pieces  # of a row
     pairs = cf["combine"] != TWO_PASS and DTYPE_BYTES[pr.dtype_out] == 2 and pr.q % 2 == 0
     return requant_defines(pr) | dict(
-        SHARED_BYTES=sz.shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=PLAIN,
+        SHARED_BYTES=tiling.shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=PLAIN,
         HB=cf["th"], WB=cf["tw"], BW=cf["bw"], PT=cf["pt"], WN=cf["wn"], WM=cf["wm"],
         MIN_BLOCKS=cf["mb"],
-        NT=cf["nt"], PARTS=sz.parts, PIECES=sz.bundle.pieces, LENGTH=sz.length, EXCHANGED=sz.swizzle,
+        NT=cf["nt"], PARTS=tiling.parts, PIECES=tiling.bundle.pieces, LENGTH=tiling.length,
+        EXCHANGED=tiling.swizzle,
         ROW_THREADS=row_threads(copies, _threads(cf)), VECTORS=int(aligned), RUN_IN=run_in, LEAD=lead,
         PAIRS_OUT=int(pairs and aligned),
-        RUN_OUT=sz.run, WORDS_OUT=sz.run // 4, GROUP_OF=sz.run // 2, Y_VECTOR=int(aligned),
-        TURNED=sz.turned if aligned else 1,
+        RUN_OUT=tiling.run, WORDS_OUT=tiling.run // 4, GROUP_OF=tiling.run // 2, Y_VECTOR=int(aligned),
+        TURNED=tiling.turned if aligned else 1,
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
-        K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=1,
+        K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles, K_FASTEST=1,
         STEPS=1, CS=1, **share_defines(cf["combine"]),
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements),
     )  # fmt: skip

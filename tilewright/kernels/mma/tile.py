@@ -79,7 +79,7 @@ def pixels_on_m(pr: Problem) -> bool:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class MmaTiling:
     """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
 
     kb: int
@@ -103,8 +103,8 @@ def threads(cf: Values) -> int:
     return 32 * cf["wm"] * cf["wn"] * cf["sb"]
 
 
-def sizes(pr: Problem, cf: Values) -> Sizes:
-    """Work out the sizes of a config."""
+def tiling_of(pr: Problem, cf: Values) -> MmaTiling:
+    """Work out the tiling of a config."""
     mb, nb = 16 * cf["mt"] * cf["wm"], 16 * cf["nt"] * cf["wn"]
     kb, pb = (nb, mb) if pixels_on_m(pr) else (mb, nb)
     pixels = image_pixels(pr, cf["x"])
@@ -112,7 +112,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     tiles = k_tiles * p_tiles * pr.groups * (pr.n * pr.p * pr.q // max(1, pixels))
     stage = 16 * cf["chunks"] * kb + x_stage_bytes(pr, cf, pb)
     meeting = 4 * mb * nb * cf["sb"] if cf["sb"] * cf["sc"] > 1 else 0
-    return Sizes(
+    return MmaTiling(
         kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, p_tiles=p_tiles,
         tiles=tiles, turns=ceil_div(all_chunks(pr, cf["x"]), cf["chunks"]),
         x_copies=copies(pr, cf), shared_bytes=max(cf["stages"] * stage, meeting),

@@ -120,7 +120,7 @@ class Staged:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class StemTiling:
     """Sizes that follow from a problem and a config.
 
     ``run``: outputs that a thread has side by side. ``turns``: passes of a warp over the tile's pixels.
@@ -191,8 +191,8 @@ def staged(pr: Problem, cf: Values, it: Runs) -> Staged:
     return Staged(row, pitch, crowds[pitch], it.planes * rows * pitch)
 
 
-def sizes(pr: Problem, cf: Values) -> Sizes:
-    """Work out the sizes of a config."""
+def tiling_of(pr: Problem, cf: Values) -> StemTiling:
+    """Work out the tiling of a config."""
     combine, it, (pixels, channels) = cf["combine"], runs(pr, cf), piece(pr)
     image = staged(pr, cf, it)
     kb = channels * cf["kt"] * cf["wn"]
@@ -204,7 +204,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     # Whole runs, and four words more: the next row lies in other banks.
     meets = pools(pr, combine) and not held(pr, cf)
     sum_pitch = (kb if nhwc else round_up(pixels_of_tile, LONGEST)) + 4 if meets else 0
-    return Sizes(
+    return StemTiling(
         image, kb, k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles,
         outputs(pr, cf), ceil_div(pixels_of_tile, pixels * cf["pt"] * cf["wm"]), w_bytes,
         held(pr, cf), sum_pitch,

@@ -55,7 +55,7 @@ SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 14, 16)
 
 
 @dataclass(frozen=True)
-class Sizes:
+class WinogradTiling:
     """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
 
     kb: int
@@ -82,8 +82,8 @@ class Sizes:
         return self.k_tiles * self.p_tiles * self.q_tiles
 
 
-def sizes(pr: Problem, cf: Values, aligned: bool = True) -> Sizes:
-    """Work out the sizes of a config."""
+def tiling_of(pr: Problem, cf: Values, aligned: bool = True) -> WinogradTiling:
+    """Work out the tiling of a config."""
     kb, tiles = cf["v"] * cf["tk"] * cf["bk"], cf["tt"] * cf["bt"]
     wt, threads = max(1, tiles // cf["ht"]), cf["bk"] * cf["bt"] * cf["eg"]
     xh, quads = 2 * cf["ht"] + 2, cf["cv"] == 4
@@ -102,7 +102,7 @@ def sizes(pr: Problem, cf: Values, aligned: bool = True) -> Sizes:
     x_floats, f_floats = lines(x_floats), lines(cf["cs"] * ELEMENTS * kb)
     loop = cf["stages"] * (x_floats + f_floats) + cf["cs"] * (ELEMENTS * tiles + 4)
     store = ELEMENTS * cf["v"] * cf["bk"] * (tiles + 1)
-    return Sizes(
+    return WinogradTiling(
         kb=kb, tiles=tiles, threads=threads, k_tiles=ceil_div(pr.kg, kb),
         p_tiles=ceil_div(pr.p, 2 * cf["ht"]), q_tiles=ceil_div(pr.q, 2 * wt),
         steps=ceil_div(pr.cg, cf["cs"] * cf["sg"]), xh=xh, xw=xw, strides=strides,
@@ -164,7 +164,7 @@ class Winograd(Family):
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """The sum over one share of C, the adds of the transforms, and the shares one after the other."""
         cf = config.values
-        return sizes(problem, cf).steps * cf["cs"] + 12 + cf["sg"]
+        return tiling_of(problem, cf).steps * cf["cs"] + 12 + cf["sg"]
 
 
 def _pools(pr: Problem) -> bool:
@@ -183,8 +183,8 @@ def _fits_registers(device: Device, cf: Values) -> bool:
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     cf = cf | dict(sg=1)  # of any share of C
-    variants = (sizes(problem, cf), sizes(problem, cf | dict(cv=1), aligned=False))
-    block = max(sz.shared_bytes for sz in variants)
+    variants = (tiling_of(problem, cf), tiling_of(problem, cf | dict(cv=1), aligned=False))
+    block = max(tiling.shared_bytes for tiling in variants)
     return fits_shared(device, block, cf["mb"])
 
 
@@ -204,7 +204,7 @@ RULES = (
     Rule("f_vector", lambda v, tk, bk: v * tk * bk % 4 == 0, "the filter is staged 16 bytes at a time"),
     Rule("channels", lambda problem, cs: cs <= max(4, 2 * problem.cg), "more channels staged than there are"),
     Rule("channel_vector", lambda cs, cv: cs % cv == 0, "channels are copied four at once"),
-    Rule("x_copies", lambda problem, cf: cf["cv"] == 1 or sizes(
+    Rule("x_copies", lambda problem, cf: cf["cv"] == 1 or tiling_of(
         problem, cf | dict(stages=1, sg=1)).x_copies <= MOST_COPIES,
         "a thread keeps the addresses of at most 16 copies in registers", needs="v tk tt eg bk bt ht cs cv"),
     shared_rule(_fits_shared, "v tk tt eg bk bt mb ht cs cv stages"),
@@ -217,58 +217,63 @@ RULES = (
 
 
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    sz = sizes(pr, cf, aligned)
-    blocks = sz.blocks * pr.n * pr.groups * cf["sg"]
-    c_padded = sz.steps * cf["cs"] * cf["sg"]
+    tiling = tiling_of(pr, cf, aligned)
+    blocks = tiling.blocks * pr.n * pr.groups * cf["sg"]
+    c_padded = tiling.steps * cf["cs"] * cf["sg"]
     combine = cf["combine"]
     args = (*operands(combine), "arrived")
-    main = Launch("winograd", (blocks, 1, 1), (sz.threads, 1, 1), args, sz.shared_bytes)
+    main = Launch("winograd", (blocks, 1, 1), (tiling.threads, 1, 1), args, tiling.shared_bytes)
     return Blueprint(
-        source="winograd.cu", defines=tuple(_defines(pr, cf, sz, c_padded).items()),
+        source="winograd.cu", defines=tuple(_defines(pr, cf, tiling, c_padded).items()),
         launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
-        packed_bytes=4 * pr.groups * sz.k_tiles * c_padded * ELEMENTS * sz.kb,
-        pack=(("PACK_K", sz.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)), packing=PACKED_POINTS,
+        packed_bytes=4 * pr.groups * tiling.k_tiles * c_padded * ELEMENTS * tiling.kb,
+        pack=(("PACK_K", tiling.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)), packing=PACKED_POINTS,
         workspace=reduction_buffers(pr, cf, 0, blocks // cf["sg"]),
     )  # fmt: skip
 
 
-def _defines(pr: Problem, cf: Values, sz: Sizes, c_padded: int) -> dict[str, int]:
+def _defines(pr: Problem, cf: Values, tiling: WinogradTiling, c_padded: int) -> dict[str, int]:
     body, view = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"], View.unflattened(pr)
-    largest = max(pr.x_bytes, pr.z_bytes * cf["sg"], 4 * c_padded * ELEMENTS * sz.kb * sz.k_tiles * pr.groups)
+    packed = c_padded * ELEMENTS * tiling.kb * tiling.k_tiles * pr.groups
+    largest = max(pr.x_bytes, pr.z_bytes * cf["sg"], 4 * packed)
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TT=cf["tt"], EG=cf["eg"], BK=cf["bk"], BT=cf["bt"], HT=cf["ht"],
         CS=cf["cs"], CV=cf["cv"], STAGES=cf["stages"],
         **share_defines(cf["combine"], sg=cf["sg"]), MIN_BLOCKS=cf["mb"],
         **layer_defines(pr, view), **image_defines(pr, view), X_SHARED=1, F_SHARED=1,
-        K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, STEPS=sz.steps, C_PADDED=c_padded,
-        TX_C=sz.strides[0], TX_H=sz.strides[1], TX_W=sz.strides[2], XW=sz.xw, X_FLOATS=sz.x_floats,
-        F_FLOATS=sz.f_floats, X_RUN=sz.x_run, X_LEAD=sz.x_lead, X_COPIES=sz.x_copies, X_ITEMS=sz.x_items,
-        K_FASTEST=k_fastest(pr),
-        CHANNEL_UNROLL_BY=max(1, min(cf["cs"], 512 // body)), SHARED_BYTES=sz.shared_bytes,
+        K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles, STEPS=tiling.steps,
+        C_PADDED=c_padded,
+        TX_C=tiling.strides[0], TX_H=tiling.strides[1], TX_W=tiling.strides[2], XW=tiling.xw,
+        X_FLOATS=tiling.x_floats,
+        F_FLOATS=tiling.f_floats, X_RUN=tiling.x_run, X_LEAD=tiling.x_lead, X_COPIES=tiling.x_copies,
+        X_ITEMS=tiling.x_items, K_FASTEST=k_fastest(pr),
+        CHANNEL_UNROLL_BY=max(1, min(cf["cs"], 512 // body)), SHARED_BYTES=tiling.shared_bytes,
         OFFSET64=offset64(largest // 4),
     )  # fmt: skip
 
 
 def _work(pr: Problem, cf: Values) -> GpuWork:
-    sz = sizes(pr, cf)
-    each, channels = ELEMENTS // cf["eg"], cf["cs"] * sz.steps
-    tile = 4 * sz.tiles * sz.kb
-    blocks = sz.blocks * pr.n * pr.groups * cf["sg"]
+    tiling = tiling_of(pr, cf)
+    each, channels = ELEMENTS // cf["eg"], cf["cs"] * tiling.steps
+    tile = 4 * tiling.tiles * tiling.kb
+    blocks = tiling.blocks * pr.n * pr.groups * cf["sg"]
     vk = cf["v"] * cf["tk"]
-    x_step, f_step = cf["cs"] * sz.xh * sz.xw, cf["cs"] * ELEMENTS * sz.kb
-    transform = cf["cs"] * sz.tiles / sz.threads * 80.0
-    staged = sz.x_items / sz.threads * (5.0 if sz.x_copies else 22.0) + f_step / sz.threads / 4 * 1.5
-    warps = sz.threads // 32
+    x_step, f_step = cf["cs"] * tiling.xh * tiling.xw, cf["cs"] * ELEMENTS * tiling.kb
+    transform = cf["cs"] * tiling.tiles / tiling.threads * 80.0
+    staged = tiling.x_items / tiling.threads * (5.0 if tiling.x_copies else 22.0)
+    staged += f_step / tiling.threads / 4 * 1.5
+    warps = tiling.threads // 32
     loads = channels * each * (max(1.0, cf["bk"] * vk / 32) + max(1.0, cf["bt"] * cf["tt"] / 32))
     return GpuWork(
-        blocks=blocks, threads=sz.threads, registers=_registers(cf), resident=cf["mb"],
-        shared_bytes=sz.shared_bytes,
-        steps=sz.steps, buffers=cf["stages"], fma=channels * each * vk * cf["tt"],
+        blocks=blocks, threads=tiling.threads, registers=_registers(cf), resident=cf["mb"],
+        shared_bytes=tiling.shared_bytes,
+        steps=tiling.steps, buffers=cf["stages"], fma=channels * each * vk * cf["tt"],
         shared_loads=channels * each * (vk + cf["tt"]),
-        staging=(transform + staged) * sz.steps,
-        epilogue=each * vk * cf["tt"] * 2.0 + sz.tiles * sz.kb / sz.threads * 90.0,
-        wavefronts=warps * loads + sz.steps * (4.0 * sz.x_items + f_step) / 32 + channels * sz.tiles,
-        load_bytes=4.0 * sz.steps * (x_step + f_step),
+        staging=(transform + staged) * tiling.steps,
+        epilogue=each * vk * cf["tt"] * 2.0 + tiling.tiles * tiling.kb / tiling.threads * 90.0,
+        wavefronts=warps * loads + tiling.steps * (4.0 * tiling.x_items + f_step) / 32
+        + channels * tiling.tiles,
+        load_bytes=4.0 * tiling.steps * (x_step + f_step),
         store_sectors=tile / (min(8.0, cf["v"] * cf["bk"]) if pr.layout_out == "nhwc" else 4.0),
         dram_bytes=pr.x_bytes + pr.w_bytes * ELEMENTS / 9 + pr.y_bytes, shares=cf["sg"],
         combine=COMBINE_NAMES[cf["combine"]],

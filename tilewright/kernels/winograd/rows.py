@@ -46,7 +46,7 @@ GROWTH = {6: 100, 8: 100, 10: 400}  # roundings of the transforms, as adds
 
 
 @dataclass(frozen=True)
-class Sizes:
+class RowsTiling:
     """What follows from a problem and a config; the kernel's defines of the same names."""
 
     side: int
@@ -66,12 +66,12 @@ class Sizes:
         return 4 * (self.x_floats + self.f_floats)
 
 
-def sizes(pr: Problem, cf: Values) -> Sizes:
-    """Work out the sizes of a config."""
+def tiling_of(pr: Problem, cf: Values) -> RowsTiling:
+    """Work out the tiling of a config."""
     side, band = cf["points"] + 1 - pr.s, ceil_div(pr.p, cf["bands"])
     p_parts, tiles, k_groups = ceil_div(band, cf["th"]), ceil_div(pr.q, side), ceil_div(pr.k, cf["tk"])
     xh = rows_under(pr, p_parts * cf["th"])
-    return Sizes(
+    return RowsTiling(
         side=side, band=band, tiles=tiles, k_groups=k_groups,
         units=cf["ni"] * p_parts * tiles * k_groups,
         items=ceil_div(pr.n, cf["ni"]) * ceil_div(pr.p, band), xh=xh,
@@ -146,15 +146,15 @@ def _registers(pr: Problem, cf: Values) -> int:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"])
+    return fits_shared(device, tiling_of(problem, cf).shared_bytes, cf["mb"])
 
 
 def _busy(problem: Problem, cf: Values) -> bool:
     """Whether most of the threads' turns have outputs to work on."""
-    sz = sizes(problem, cf)
-    wanted = cf["ni"] * sz.band * sz.tiles * problem.k
-    turns = round_up(sz.units, cf["threads"])
-    return sz.units <= 64 or 10 * wanted >= 7 * turns * cf["tk"] * cf["th"]
+    tiling = tiling_of(problem, cf)
+    wanted = cf["ni"] * tiling.band * tiling.tiles * problem.k
+    turns = round_up(tiling.units, cf["threads"])
+    return tiling.units <= 64 or 10 * wanted >= 7 * turns * cf["tk"] * cf["th"]
 
 
 RULES = (
@@ -174,35 +174,37 @@ RULES = (
 )  # fmt: skip
 
 
-def _grid(device: Device, sz: Sizes, cf: Values) -> int:
-    return min(sz.items, device.units * cf["mb"])
+def _grid(device: Device, tiling: RowsTiling, cf: Values) -> int:
+    return min(tiling.items, device.units * cf["mb"])
 
 
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    sz, combine = sizes(pr, cf), pool_apart(pr)
-    blocks = _grid(device, sz, cf)
-    main = Launch("winograd_rows", (blocks, 1, 1), (cf["threads"], 1, 1), operands(combine), sz.shared_bytes)
+    tiling, combine = tiling_of(pr, cf), pool_apart(pr)
+    blocks = _grid(device, tiling, cf)
+    block, shared = (cf["threads"], 1, 1), tiling.shared_bytes
+    main = Launch("winograd_rows", (blocks, 1, 1), block, operands(combine), shared)
     return Blueprint(
-        source="winograd_rows.cu", defines=tuple(_defines(pr, cf, sz, blocks, aligned).items()),
-        launches=(main, *second_pass(pr, combine)), packed_bytes=4 * sz.f_floats,
-        pack=(("PACK_K", sz.k_groups * cf["tk"]), ("PACK_C", pr.c),
+        source="winograd_rows.cu", defines=tuple(_defines(pr, cf, tiling, blocks, aligned).items()),
+        launches=(main, *second_pass(pr, combine)), packed_bytes=4 * tiling.f_floats,
+        pack=(("PACK_K", tiling.k_groups * cf["tk"]), ("PACK_C", pr.c),
               ("PACK_WINOGRAD", 3), ("PACK_POINTS", cf["points"])), packing=PACKED_POINTS,
         workspace=partial_sums(pr, combine),
     )  # fmt: skip
 
 
-def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, aligned: bool) -> Values:
+def _defines(pr: Problem, cf: Values, tiling: RowsTiling, blocks: int, aligned: bool) -> Values:
     vector, nhwc, view = min(cf["tk"], 4), pr.layout_out == "nhwc", View.unflattened(pr)
     return dict(
-        POINTS=cf["points"], VECTOR=vector, TK=cf["tk"], TH=cf["th"], K_GROUPS=sz.k_groups, BAND=sz.band,
-        BANDS=ceil_div(pr.p, sz.band), IMAGES=cf["ni"], TILES=sz.tiles, X_FLOATS=sz.x_floats,
+        POINTS=cf["points"], VECTOR=vector, TK=cf["tk"], TH=cf["th"], K_GROUPS=tiling.k_groups,
+        BAND=tiling.band,
+        BANDS=ceil_div(pr.p, tiling.band), IMAGES=cf["ni"], TILES=tiling.tiles, X_FLOATS=tiling.x_floats,
         THREADS=cf["threads"], MIN_BLOCKS=cf["mb"], GRID=blocks,
         CHANNEL_UNROLL_BY=max(1, min(pr.c, MOST_BODY // (pr.r * cf["tk"] * cf["th"]))),
-        X_WORDS=_words(pr.layout_in, aligned, sz.side, pr.pad[2], pr.w),
-        Y_WORDS=_words(pr.layout_out, aligned, sz.side, pr.q),
+        X_WORDS=_words(pr.layout_in, aligned, tiling.side, pr.pad[2], pr.w),
+        Y_WORDS=_words(pr.layout_out, aligned, tiling.side, pr.q),
         Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),
         N=pr.n, **layer_defines(pr, view), **image_defines(pr, view), **single_tile_defines(),
-        **share_defines(pool_apart(pr)), SHARED_BYTES=sz.shared_bytes,
+        **share_defines(pool_apart(pr)), SHARED_BYTES=tiling.shared_bytes,
         OFFSET64=offset64(pr.x_bytes // 4, pr.z_bytes // 4),
     )  # fmt: skip
 
@@ -215,32 +217,32 @@ def _words(layout: str, aligned: bool, *runs: int) -> int:
 
 
 def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    sz = sizes(pr, cf)
-    blocks = _grid(device, sz, cf)
-    turns = ceil_div(sz.items, blocks)  # items of a block
-    passes, warps = ceil_div(sz.units, cf["threads"]), cf["threads"] // 32
+    tiling = tiling_of(pr, cf)
+    blocks = _grid(device, tiling, cf)
+    turns = ceil_div(tiling.items, blocks)  # items of a block
+    passes, warps = ceil_div(tiling.units, cf["threads"]), cf["threads"] // 32
     sums, filters, points = cf["tk"] * cf["th"], pr.c * pr.r, cf["points"]
     nhwc = pr.layout_out == "nhwc"
-    words, taps = _words(pr.layout_out, True, sz.side, pr.q), filters * cf["tk"] / min(cf["tk"], 4)
+    words, taps = _words(pr.layout_out, True, tiling.side, pr.q), filters * cf["tk"] / min(cf["tk"], 4)
     vector = min(cf["tk"], 4) if nhwc else words
-    inputs = cf["ni"] * pr.c * sz.xh * sz.tiles
-    x_words = _words(pr.layout_in, True, sz.side, pr.pad[2], pr.w)
-    sectors = cf["ni"] * pr.k * sz.band * pr.q / (8.0 if not nhwc or cf["tk"] == vector else vector)
-    outputs = sums * sz.side
+    inputs = cf["ni"] * pr.c * tiling.xh * tiling.tiles
+    x_words = _words(pr.layout_in, True, tiling.side, pr.pad[2], pr.w)
+    sectors = cf["ni"] * pr.k * tiling.band * pr.q / (8.0 if not nhwc or cf["tk"] == vector else vector)
+    outputs = sums * tiling.side
     return GpuWork(
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf),
-        resident=cf["mb"], shared_bytes=sz.shared_bytes, steps=turns, buffers=1,
+        resident=cf["mb"], shared_bytes=tiling.shared_bytes, steps=turns, buffers=1,
         fma=float(turns * passes * points * (filters * sums + outputs)),
-        shared_loads=turns * passes * points * (pr.c * sz.rows + taps),
+        shared_loads=turns * passes * points * (pr.c * tiling.rows + taps),
         staging=turns * ceil_div(inputs, cf["threads"]) * (30.0 + points * (4.5 + 2.0 / x_words)),
         epilogue=turns * passes * (outputs * 6.0 / vector + 20.0),
-        wavefronts=turns * warps * (passes * points * (pr.c * sz.rows + taps)
+        wavefronts=turns * warps * (passes * points * (pr.c * tiling.rows + taps)
                                     + ceil_div(inputs, cf["threads"]) * 2.0 * points),
         load_bytes=4.0 * turns * inputs * points / 2, store_sectors=turns * sectors,
         dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
         combine=COMBINE_NAMES[pool_apart(pr)],
         partial_bytes=4.0 * pr.z_elements if pr.epilogue.pool else 0.0, tile_bytes=4.0 * sectors * 8,
-        useful=pr.z_elements / (sz.items * sz.units * outputs),
-        register_intensity=2.0 * pr.s * outputs * pr.r / (sz.rows + pr.r * cf["tk"]) / points,
-        block_intensity=2.0 * filters * pr.s * outputs * sz.units / max(1, sz.x_floats),
+        useful=pr.z_elements / (tiling.items * tiling.units * outputs),
+        register_intensity=2.0 * pr.s * outputs * pr.r / (tiling.rows + pr.r * cf["tk"]) / points,
+        block_intensity=2.0 * filters * pr.s * outputs * tiling.units / max(1, tiling.x_floats),
     )  # fmt: skip
