@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tilewright.device import Device
 from tilewright.kernels.family import Param, Rule
-from tilewright.kernels.tile import ceil_div, up_to
+from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
 DECLARED_SHARED = 128  # bytes that a kernel declares beside its tiles, at most: a flag, barriers
@@ -24,13 +24,6 @@ SPILLS = "more registers than a thread or a unit has: the compiler would spill"
 def blocks_param(*values: int) -> Param:
     """The tunable that says how many blocks a unit is to hold at once: MIN_BLOCKS of the kernel."""
     return Param("mb", values, "blocks that a unit holds at once (bounds the registers of a thread)")
-
-
-def bands_param(problem: Problem) -> Param:
-    """The tunable that says in how many parts a block works on an image."""
-    parts = up_to(problem.p, (1, 2, 3, 4, 5, 8, 10, 14, 20, 28, 40, 56, 68, 136))
-    bands = tuple(dict.fromkeys(ceil_div(problem.p, ceil_div(problem.p, b)) for b in parts))
-    return Param("bands", bands, "parts of an image, along its rows, worked on one after the other")
 
 
 def block_rule(holds: Callable[..., bool]) -> Rule:
