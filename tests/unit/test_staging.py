@@ -97,8 +97,8 @@ def test_the_room_is_enough_for_unaligned_arrays_too() -> None:
 def test_winograd_takes_two_columns_at_once() -> None:
     cf = dict(v=2, tk=2, bk=8, tt=4, bt=2, ht=1, eg=16, cs=16, cv=1, mb=1, stages=2, sg=1, combine=0)
     wide, narrow = (Problem.parse(f"n1c128h{w}w{w}k128r3s3p1-f32") for w in (28, 7))
-    assert (winograd.tiling_of(wide, cf).x_run, winograd.tiling_of(wide, cf).x_lead) == (2, 1)
-    assert winograd.tiling_of(narrow, cf).x_run == winograd.tiling_of(wide, cf, aligned=False).x_run == 1
+    assert (winograd.tiling_of(wide, cf).x.run, winograd.tiling_of(wide, cf).x.lead) == (2, 1)
+    assert winograd.tiling_of(narrow, cf).x.run == winograd.tiling_of(wide, cf, aligned=False).x.run == 1
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,6 @@ def _defines(
 ) -> dict[str, int]:
     view = tiling.view
     y_nhwc = pr.layout_out == "nhwc"
-    xs = staging(pr, cf, tiling, aligned)
     y_vector = y_nhwc and pr.kg % cf["v"] == 0 and (aligned or cf["v"] == 1) and cf["combine"] != ATOMIC
     y_rows = not y_nhwc and aligned and cf["tw"] % 4 == 0 and view.q % 4 == 0 and cf["combine"] != ATOMIC
     packed = c_padded * pr.r * pr.s * tiling.kb * tiling.k_tiles * pr.groups
@@ -252,8 +251,7 @@ def _defines(
         **requant_defines(pr),
         K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles, STEPS=tiling.steps,
         C_PADDED=c_padded,
-        TX_C=xs.strides[0], TX_H=xs.strides[1], TX_W=xs.strides[2], XW=xs.xw, X_FLOATS=xs.size, CV=cf["cv"],
-        F_FLOATS=tiling.f_floats, X_RUN=xs.run, X_LEAD=xs.lead, X_COPIES=xs.copies, X_ITEMS=xs.items,
+        CV=cf["cv"], F_FLOATS=tiling.f_floats, **staging(pr, cf, tiling, aligned).defines(),
         Y_VECTOR=int(y_vector), Y_ROWS=int(y_rows),
         K_FASTEST=k_fastest(pr), CHANNEL_UNROLL_BY=max(1, min(8, 512 // body) // cf["cv"]),
         ROW_UNROLL_BY=pr.r if body * cf["cv"] <= MOST_BODY else 1,

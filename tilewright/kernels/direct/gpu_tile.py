@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_COPIES
+from tilewright.kernels.staging import Staging
 from tilewright.kernels.tile import (
     NONE,
     View,
@@ -66,22 +67,6 @@ def tiling_of(pr: Problem, cf: Values) -> GpuTiling:
         f_floats=lines(cf["cs"] * pr.r * pr.s * kb) if cf["f"] else 0,
         row=columns_under(pr, cf["tw"]), rows=rows_under(pr, cf["th"]),
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Staging:
-    """How a block stages its input tile (see stage.h): strides and extent in words, copies of a thread.
-
-    A copy takes a run of words; ``lead`` of them lie before the first that is needed.
-    """
-
-    strides: tuple[int, int, int]
-    xw: int
-    size: int
-    copies: int
-    items: int
-    run: int = 1
-    lead: int = 0
 
 
 def staging(pr: Problem, cf: Values, tiling: GpuTiling, aligned: bool = True) -> Staging:

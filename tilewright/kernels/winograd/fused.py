@@ -31,6 +31,7 @@ from tilewright.kernels.split_k import (
     share_defines,
     zeros_before,
 )
+from tilewright.kernels.staging import Staging
 from tilewright.kernels.tile import (
     ATOMIC,
     COMBINE_NAMES,
@@ -66,13 +67,7 @@ class WinogradTiling:
     q_tiles: int
     steps: int
     xh: int
-    xw: int
-    strides: tuple[int, int, int]
-    x_run: int
-    x_lead: int
-    x_items: int
-    x_copies: int
-    x_floats: int
+    x: Staging
     f_floats: int
     shared_bytes: int
 
@@ -86,29 +81,33 @@ def tiling_of(pr: Problem, cf: Values, aligned: bool = True) -> WinogradTiling:
     """Work out the tiling of a config."""
     kb, tiles = cf["v"] * cf["tk"] * cf["bk"], cf["tt"] * cf["bt"]
     wt, threads = max(1, tiles // cf["ht"]), cf["bk"] * cf["bt"] * cf["eg"]
-    xh, quads = 2 * cf["ht"] + 2, cf["cv"] == 4
-    small = pr.c * pr.h * pr.w < 1 << 31
-    need = 2 * wt + 2
-    runs = row_runs(pr, pr.w, 2 * wt, -pr.pad[2], need, aligned, most=2)
-    run, lead, xw = (4, 0, need) if quads else runs
-    items = xh * xw * cf["cs"] // run
-    copies = ceil_div(items, threads)
-    if not quads and (pr.layout_in == "nhwc" or copies > MOST_COPIES or not small):
-        run, lead, copies, xw = 1, 0, 0, round_up(need, 4)
-        items = xh * xw * cf["cs"]
-    pitch = quad_pitch(cf["cs"])
-    strides = (1, xw * pitch, pitch) if quads else (xh * xw, xw, 1)
-    x_floats = xh * xw * pitch if quads else max(copies * threads * run, cf["cs"] * xh * xw)
-    x_floats, f_floats = lines(x_floats), lines(cf["cs"] * ELEMENTS * kb)
-    loop = cf["stages"] * (x_floats + f_floats) + cf["cs"] * (ELEMENTS * tiles + 4)
+    x = _staging(pr, cf, wt, threads, aligned)
+    f_floats = lines(cf["cs"] * ELEMENTS * kb)
+    loop = cf["stages"] * (x.size + f_floats) + cf["cs"] * (ELEMENTS * tiles + 4)
     store = ELEMENTS * cf["v"] * cf["bk"] * (tiles + 1)
     return WinogradTiling(
         kb=kb, tiles=tiles, threads=threads, k_tiles=ceil_div(pr.kg, kb),
         p_tiles=ceil_div(pr.p, 2 * cf["ht"]), q_tiles=ceil_div(pr.q, 2 * wt),
-        steps=ceil_div(pr.cg, cf["cs"] * cf["sg"]), xh=xh, xw=xw, strides=strides,
-        x_run=run, x_lead=lead, x_items=items, x_copies=copies, x_floats=x_floats, f_floats=f_floats,
+        steps=ceil_div(pr.cg, cf["cs"] * cf["sg"]), xh=2 * cf["ht"] + 2, x=x, f_floats=f_floats,
         shared_bytes=4 * max(loop, store),
     )  # fmt: skip
+
+
+def _staging(pr: Problem, cf: Values, wt: int, threads: int, aligned: bool) -> Staging:
+    """Lay out the input under a block's tiles, ``wt`` of them side by side."""
+    xh, need, cs = 2 * cf["ht"] + 2, 2 * wt + 2, cf["cs"]
+    if cf["cv"] == 4:
+        pitch, items = quad_pitch(cs), xh * need * cs // 4
+        strides, copies = (1, need * pitch, pitch), ceil_div(items, threads)
+        return Staging(strides, need, lines(xh * need * pitch), copies, items, run=4)
+    run, lead, xw = row_runs(pr, pr.w, 2 * wt, -pr.pad[2], need, aligned, most=2)
+    items = xh * xw * cs // run
+    copies = ceil_div(items, threads)
+    if pr.layout_in == "nhwc" or copies > MOST_COPIES or pr.c * pr.h * pr.w >= 1 << 31:
+        run, lead, copies, xw = 1, 0, 0, round_up(need, 4)
+        items = xh * xw * cs
+    size = max(copies * threads * run, cs * xh * xw)
+    return Staging((xh * xw, xw, 1), xw, lines(size), copies, items, run, lead)
 
 
 class Winograd(Family):
@@ -205,7 +204,7 @@ RULES = (
     Rule("channels", lambda problem, cs: cs <= max(4, 2 * problem.cg), "more channels staged than there are"),
     Rule("channel_vector", lambda cs, cv: cs % cv == 0, "channels are copied four at once"),
     Rule("x_copies", lambda problem, cf: cf["cv"] == 1 or tiling_of(
-        problem, cf | dict(stages=1, sg=1)).x_copies <= MOST_COPIES,
+        problem, cf | dict(stages=1, sg=1)).x.copies <= MOST_COPIES,
         "a thread keeps the addresses of at most 16 copies in registers", needs="v tk tt eg bk bt ht cs cv"),
     shared_rule(_fits_shared, "v tk tt eg bk bt mb ht cs cv stages"),
     Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < problem.cg, "shares of C without channels"),
@@ -243,10 +242,7 @@ def _defines(pr: Problem, cf: Values, tiling: WinogradTiling, c_padded: int) -> 
         **layer_defines(pr, view), **image_defines(pr, view), X_SHARED=1, F_SHARED=1,
         K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles, STEPS=tiling.steps,
         C_PADDED=c_padded,
-        TX_C=tiling.strides[0], TX_H=tiling.strides[1], TX_W=tiling.strides[2], XW=tiling.xw,
-        X_FLOATS=tiling.x_floats,
-        F_FLOATS=tiling.f_floats, X_RUN=tiling.x_run, X_LEAD=tiling.x_lead, X_COPIES=tiling.x_copies,
-        X_ITEMS=tiling.x_items, K_FASTEST=k_fastest(pr),
+        F_FLOATS=tiling.f_floats, **tiling.x.defines(), K_FASTEST=k_fastest(pr),
         CHANNEL_UNROLL_BY=max(1, min(cf["cs"], 512 // body)), SHARED_BYTES=tiling.shared_bytes,
         OFFSET64=offset64(largest // 4),
     )  # fmt: skip
@@ -258,9 +254,9 @@ def _work(pr: Problem, cf: Values) -> GpuWork:
     tile = 4 * tiling.tiles * tiling.kb
     blocks = tiling.blocks * pr.n * pr.groups * cf["sg"]
     vk = cf["v"] * cf["tk"]
-    x_step, f_step = cf["cs"] * tiling.xh * tiling.xw, cf["cs"] * ELEMENTS * tiling.kb
+    x_step, f_step = cf["cs"] * tiling.xh * tiling.x.xw, cf["cs"] * ELEMENTS * tiling.kb
     transform = cf["cs"] * tiling.tiles / tiling.threads * 80.0
-    staged = tiling.x_items / tiling.threads * (5.0 if tiling.x_copies else 22.0)
+    staged = tiling.x.items / tiling.threads * (5.0 if tiling.x.copies else 22.0)
     staged += f_step / tiling.threads / 4 * 1.5
     warps = tiling.threads // 32
     loads = channels * each * (max(1.0, cf["bk"] * vk / 32) + max(1.0, cf["bt"] * cf["tt"] / 32))
@@ -271,7 +267,7 @@ def _work(pr: Problem, cf: Values) -> GpuWork:
         shared_loads=channels * each * (vk + cf["tt"]),
         staging=(transform + staged) * tiling.steps,
         epilogue=each * vk * cf["tt"] * 2.0 + tiling.tiles * tiling.kb / tiling.threads * 90.0,
-        wavefronts=warps * loads + tiling.steps * (4.0 * tiling.x_items + f_step) / 32
+        wavefronts=warps * loads + tiling.steps * (4.0 * tiling.x.items + f_step) / 32
         + channels * tiling.tiles,
         load_bytes=4.0 * tiling.steps * (x_step + f_step),
         store_sectors=tile / (min(8.0, cf["v"] * cf["bk"]) if pr.layout_out == "nhwc" else 4.0),
