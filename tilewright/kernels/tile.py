@@ -73,6 +73,36 @@ def columns_under(pr: Problem, outputs: int) -> int:
     return (outputs - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProductTiling:
+    """Tiles of a layer as a matrix product, channels by pixels; the kernel's defines of the same names.
+
+    Attributes:
+        kb, pb: output channels and pixels of a block.
+        threads: of a block.
+        k_tiles, p_tiles: tiles of a group's channels, and of the pixels that are tiled together.
+        tiles: of the layer.
+        turns: steps along the sum.
+        x_copies: what a thread copies of the input in each of them.
+        shared_bytes: shared memory of a block.
+    """
+
+    kb: int
+    pb: int
+    threads: int
+    k_tiles: int
+    p_tiles: int
+    tiles: int
+    turns: int
+    x_copies: int
+    shared_bytes: int
+
+    @property
+    def tile(self) -> int:
+        """Outputs of a block."""
+        return self.kb * self.pb
+
+
 def windows(pr: Problem, combine: int, extent: int) -> int:
     """Outputs along one side of a block's tile of ``extent`` sums: fewer where the block itself pools."""
     pool = pr.epilogue.pool

@@ -8,7 +8,7 @@ from functools import lru_cache
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_BODY
-from tilewright.kernels.tile import ceil_div, lines, quad_pitch
+from tilewright.kernels.tile import ProductTiling, ceil_div, lines, quad_pitch
 from tilewright.problem import Problem
 
 
@@ -58,29 +58,22 @@ def product(pr: Problem) -> Product:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class GemmTiling:
-    """Sizes that follow from a product and a config; the kernel's defines of the same names."""
+@dataclass(frozen=True, kw_only=True)
+class GemmTiling(ProductTiling):
+    """Those of the gemm kernel.
+
+    Attributes:
+        kt, pt: output channels and pixels of a thread.
+        run: channels unrolled into one loop body.
+        x_pitch: floats from one row of the staged input to the next.
+        x_floats: of all.
+    """
 
     kt: int
     pt: int
-    kb: int
-    pb: int
-    threads: int
-    k_tiles: int
-    p_tiles: int
-    tiles: int
-    turns: int
     run: int
     x_pitch: int
     x_floats: int
-    x_copies: int
-    shared_bytes: int
-
-    @property
-    def tile(self) -> int:
-        """Outputs of a block."""
-        return self.kb * self.pb
 
 
 def threads(cf: Values) -> int:

@@ -31,7 +31,6 @@ from tilewright.kernels.mma.tile import (
     PLANES,
     WAYS,
     WIDENED,
-    MmaTiling,
     all_chunks,
     copies,
     each,
@@ -62,6 +61,7 @@ from tilewright.kernels.tile import (
     LAST,
     NONE,
     TWO_PASS,
+    ProductTiling,
     View,
     ceil_div,
     image_defines,
@@ -263,7 +263,9 @@ def _code(pr: Problem) -> int:
     return DTYPES.index(pr.portable.dtype)
 
 
-def _launches(pr: Problem, tiling: MmaTiling, cf: Values) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
+def _launches(
+    pr: Problem, tiling: ProductTiling, cf: Values
+) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine, splits = cf["combine"], cf["sc"] * cf["sg"]
     copied, scale = cf["x"] in COPIES, scale_operand(pr)
     main = Launch(
@@ -279,7 +281,7 @@ def _launches(pr: Problem, tiling: MmaTiling, cf: Values) -> tuple[tuple[Launch,
     return (copy(pr, chunks), *launches), (*workspace, Buffer("copied", copied_bytes(pr, chunks)))
 
 
-def _packed_bytes(pr: Problem, tiling: MmaTiling, cf: Values) -> int:
+def _packed_bytes(pr: Problem, tiling: ProductTiling, cf: Values) -> int:
     return 16 * pr.groups * tiling.k_tiles * tiling.turns * tiling.kb * cf["chunks"]
 
 
@@ -288,7 +290,7 @@ def _copy_defines(pr: Problem, way: int, aligned: bool) -> Values:
     return moved | copy_defines(pr, tap_chunks(pr, way), aligned=aligned)
 
 
-def _defines(pr: Problem, tiling: MmaTiling, cf: Values, aligned: bool) -> Values:
+def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> Values:
     whole = pr.kg % 4 == 0 if pixels_on_m(pr) else pr.p * pr.q % 4 == 0
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiling.tiles * tiling.tile)
     way, kind = cf["x"], products(pr, cf["x"])

@@ -9,7 +9,6 @@ from tilewright.kernels.mma.tile import (
     COPIES,
     GATHERED,
     PLANES,
-    MmaTiling,
     each,
     pixels_on_m,
     products,
@@ -19,7 +18,7 @@ from tilewright.kernels.mma.tile import (
     tiling_of,
 )
 from tilewright.kernels.products import E4M3, INSTRUCTION, PLAIN, TF32, THREE
-from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
+from tilewright.kernels.tile import COMBINE_NAMES, NONE, ProductTiling, ceil_div
 from tilewright.kernels.untuned.nhwc import copied_bytes
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -77,7 +76,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     )  # fmt: skip
 
 
-def _missed(pr: Problem, device: Device, cf: Values, tiling: MmaTiling) -> float:
+def _missed(pr: Problem, device: Device, cf: Values, tiling: ProductTiling) -> float:
     """Share of the input's bytes that come from the L2 cache: the rest was read for other taps."""
     if not cf["l1"] and cf["x"] != GATHERED:
         return 1.0
