@@ -2,8 +2,7 @@
 // same sizes. What stands still between items, the filter in shared memory, is brought there once.
 //
 //   item   BAND output rows of IMAGES images, one of ITEMS; under it there are XH rows of x
-//   unit   TH rows and TK channels (VK vectors), at one place of a row: of an item there are IMAGES x P_PARTS x places x
-//          K_GROUPS
+//   unit   TH rows and TK channels (VK vectors) at one place of a row: an item has IMAGES x P_PARTS x places x K_GROUPS
 //
 // w: packed for KP channels, zero padded.
 

@@ -20,6 +20,8 @@
 // rows between taps that lie further apart than a block is high.
 // SKIP_PADDING: a tile skips the rows and columns of the filter that would meet padding alone, unless the filter has a
 // NaN or an infinity: times 0 they are NaN. Example: 33x33, dilation 12, TH = 1, TW = 11: 59% of the taps are left.
+// Knobs (cpu.py): VECTOR TK TH TW (v, tk, th, tw): a tile; BK BH BW (nk, nh, nw): the tiles of a block; SG COMBINE (sg,
+// combine): shares of C; X_SHARED (x): whether the input is copied; CS (cs): so many channels at a time.
 // WORKERS work-items draw BLOCKS blocks from a counter, so that no core waits while there is work: how a
 // driver deals out its work-groups (PoCL: in runs, unevenly) does not matter.
 

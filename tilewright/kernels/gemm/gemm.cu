@@ -25,7 +25,7 @@
 //
 // Knobs (spec.py has their values and rules, docs/families.md what each buys):
 //   TK VECTOR TP      tk 1 .. 4, v 1 2 4, tp 1 .. 20: a thread's tile, 4 TK channels by VECTOR TP pixels
-//   LK WK WP SB       lk 1 .. 32 lanes over channels, wk, wp 1 .. 8 warps over both, sb 1 .. 8 shares of C
+//   LK WK WP SB       lk 1 .. 32 lanes over channels, wk 1 .. 4, wp 1 .. 8 warps, sb 1 .. 8 shares of C
 //   FRAGMENTS         fd: 2: the next words are read before the multiply-adds of these are done
 //   CV CS STAGES      cv 1 4 channels read at once (nhwc), cs 4 .. 64 of a step, stages 2 .. 4 buffers
 //   STREAM SG COMBINE stream, sg, combine: how tiles and shares are dealt out to blocks, and meet (tile.h)

@@ -8,6 +8,7 @@
 //        / PARTS rows for CHANNELS channels,        32 channels x 32 pixels of one tap in shared memory: read
 //        neighbours along the pixels                along the channels, written along the pixels
 //
+// Knobs: those of the product. TURNED, CHANNELS and PARTS follow from the layer (im2col.py).
 // Example: n1c64h56w56r3s3p1: 576 rows of 3,136 floats, 7.2 MB: 9 times the input. n1c3h224w224r16s16u16, patches:
 // 49 quads of pixels of 3 channels are 147 threads; with a tap each (PARTS = 256) 37,632.
 

@@ -3,7 +3,7 @@
 
 // Element k of pixel px, in y, z and partial sums.
 INLINE offset_t y_at(Place at, int k, int px) {
-    if (X_WAY == 4) return ((offset_t)at.n * (GROUPS_ * K) + k) * (P * Q) + px;
+    if (X_WAY == PLANES) return ((offset_t)at.n * (GROUPS_ * K) + k) * (P * Q) + px;
     if (N == 1 && !Y_NHWC) return (offset_t)k * (P * Q) + px;
     return Y_NHWC ? (offset_t)px * (GROUPS_ * K) + k
                   : ((offset_t)(px / (P * Q)) * (GROUPS_ * K) + k) * (P * Q) + px % (P * Q);

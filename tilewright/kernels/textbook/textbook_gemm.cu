@@ -10,6 +10,7 @@
 //   STEP 5 coalesced     the same, of the transposed filter, [c][k]: what neighbours read are neighbours.
 //                        A first launch writes it to the workspace `turned`.
 //
+// Knobs (spec.py): STEP (step), T (bw).
 // Example: T = 32, C = 4096: a thread reads 2 x 128 floats of global memory, in place of 2 x 4096.
 
 #include "epilogue.h"

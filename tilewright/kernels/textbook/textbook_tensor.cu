@@ -9,6 +9,7 @@
 //   STEP 7 shared   BK x BH warps of 32 x 32 outputs each: 32 channels of the sum at a time of all their rows in
 //                   shared memory first, so that a row is read once for a block: 32 BK + 32 BH rows a step
 //
+// Knobs (spec.py): STEP (step), BK BH (bk, bh).
 // Example: STEP 7 with 2 x 4 warps at 4096^3: tiles of 64 x 128, 2,048 blocks, 128 steps, 12 kB a step.
 
 #include "epilogue.h"

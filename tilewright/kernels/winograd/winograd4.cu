@@ -17,6 +17,7 @@
 //
 // x, y: nchw or nhwc.  U: packed and transformed by pack.cu.  A thread transforms one tile of one
 // channel. The order of the adds differs from the direct sum and a NaN in x spreads over its tile.
+// Knobs: those of the products; POINTS is the family's (chained.py).
 // Example: Y12 (34x34, C = 256, K = 512): 9 * 9 tiles, 36 products of 512 x 81 x 256.
 
 #include "epilogue.h"

@@ -20,6 +20,8 @@
 // share a unit hide each other's step 1.
 // Knobs (rows.py; docs/families.md has what each buys): POINTS (points: with 8 LeNet 2 takes 1236 us, with 10 996;
 // direct sums 1676), TK and TH (tk, th) of a unit, THREADS, MIN_BLOCKS (mb), BAND (bands), IMAGES (ni) of an item.
+// Example: LeNet 2 (7x7), POINTS = 10, TH = 8, TK = 2: for each point and channel 14 words of xs and 14 of the filter
+// feed 112 multiply-adds.
 
 #include "bands.h"
 
