@@ -47,9 +47,7 @@ def work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     warps = max(1, tiling.threads // 32)
     x_step = cf["cs"] * tiling.xh * tiling.xw
     f_step = cf["cs"] * taps * tiling.kb
-    xs = staging(pr, cf, tiling)
-    copies = (5.0 if xs.copies else 22.0) + _making(pr, xs.run)
-    staged = xs.items / tiling.threads * copies
+    staged = _staged_by_thread(pr, cf, tiling)
     staged += (cf["f"] == 1) * registers_of * f_step / tiling.threads / 4 * 1.5
     word = float(word_bytes(pr))
     return GpuWork(
@@ -72,6 +70,12 @@ def work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         block_intensity=2.0 * taps * tile * cf["cs"] / (x_step + f_step),
         first=ENGINE_FIRST if cf["f"] == 2 else 1.0,
     )  # fmt: skip
+
+
+def _staged_by_thread(pr: Problem, cf: Values, tiling: GpuTiling) -> float:
+    """Instructions of a thread that stage the input of a step."""
+    xs = staging(pr, cf, tiling)
+    return xs.items / tiling.threads * ((5.0 if xs.copies else 22.0) + _making(pr, xs.run))
 
 
 def _staged_words(pr: Problem, cf: Values, tiling: GpuTiling) -> float:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.grouped_mma.tile import CHANNELS, PIECE, PIXELS, columns_at_once, registers, tiling_of
+from tilewright.kernels.grouped_mma.tile import (
+    CHANNELS,
+    PIECE,
+    PIXELS,
+    GroupedMmaTiling,
+    columns_at_once,
+    registers,
+    tiling_of,
+)
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, ceil_div
@@ -29,14 +37,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     products = pixels // PIXELS * cf["bw"] * cf["nt"] * pr.r * pairs
     short = products * tiling.row_sum / (2 * pairs)  # where a half counts half
     staged = tiling.pieces * tiling.rows * tiling.columns
-    x_bytes = PIECE * staged * (1.0 if tiling.pieces % 2 == 0 else 2.0)
-    loaded, touched = 0.0, 0.0  # of nchw: numbers, or words, of a block, and lines of x that they lie in
-    if pr.layout_in == "nchw":
-        run, lead = columns_at_once(pr)
-        runs, size = ceil_div(lead + tiling.columns, run), DTYPE_BYTES[pr.dtype]
-        rows = tiling.rows * tiling.pieces * PIECE / size  # of all channels
-        loaded, touched = rows * runs, rows * (1.0 + runs * run * size / 128)
-        x_bytes = rows * 32.0 * ceil_div(runs * run * size + 16, 32)
+    x_bytes, loaded, touched = _read(pr, tiling)
     combine, kb = cf["combine"], outputs * cf["bw"] * cf["wn"]
     sums = cf["th"] * cf["tw"] * kb
     out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
@@ -60,3 +61,15 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         block_intensity=2.0 * pr.r * pr.s * pr.cg * sums / max(1, tiling.shared_bytes + w_bytes),
         tensor_cycles=short * warps * INSTRUCTION / device.tensor_macs,
     )  # fmt: skip
+
+
+def _read(pr: Problem, tiling: GroupedMmaTiling) -> tuple[float, float, float]:
+    """Bytes of x that a block reads; of nchw also its loads and the lines that these lie in."""
+    if pr.layout_in == "nhwc":
+        staged = tiling.pieces * tiling.rows * tiling.columns
+        return PIECE * staged * (1.0 if tiling.pieces % 2 == 0 else 2.0), 0.0, 0.0
+    run, lead = columns_at_once(pr)
+    runs, size = ceil_div(lead + tiling.columns, run), DTYPE_BYTES[pr.dtype]
+    rows = tiling.rows * tiling.pieces * PIECE / size  # of all channels
+    x_bytes = rows * 32.0 * ceil_div(runs * run * size + 16, 32)
+    return x_bytes, rows * runs, rows * (1.0 + runs * run * size / 128)

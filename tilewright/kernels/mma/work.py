@@ -42,12 +42,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     singles = fragments * cf["nt"] * 4 * in_word if planes else 0.0  # numbers: a wavefront each
     x_pieces = each(pr) * row_pieces(pr, tiling.pb) if planes else tiling.pb
     x_bytes, w_bytes = 16 * turns * cf["chunks"] * x_pieces, 16 * turns * cf["chunks"] * tiling.kb
-    filter_copies = ceil_div(tiling.kb * cf["chunks"], tiling.threads)
-    gathered = cf["x"] == GATHERED
     issued = _ISSUED_90 if device.capability == 90 else _ISSUED
     multiplies, adds, prepares = issued[products(pr, cf["x"])]
-    x_slots = tiling.x_copies * (cf["chunks"] * (4.0 * each(pr) + 3.0) if gathered else 6.0)
-    x_first = tiling.x_copies * (20.0 + 3.0 * (pr.r + pr.s))  # where each pixel begins, and its taps
     meeting = 8.0 * pieces if cf["sb"] * cf["sc"] > 1 else 0.0
     out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
     copied = cf["x"] in COPIES
@@ -58,7 +54,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         shared_bytes=tiling.shared_bytes, steps=turns, buffers=cf["stages"],
         fma=fragments * (pieces * (multiplies + adds) + (cf["mt"] + cf["nt"]) * prepares),
         shared_loads=reads + singles * (2 * in_word - 1) / in_word,
-        staging=x_first + turns * (x_slots + 1.5 * filter_copies + 20.0),
+        staging=_staging(pr, cf, tiling, turns),
         epilogue=40.0 + meeting + 8.0 * pieces * (4.0 if combine == NONE else 2.0) / cf["sb"],
         wavefronts=WAVEFRONT * ((4.0 * reads + singles) * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128),
         load_bytes=float(x_bytes * _missed(pr, device, cf, tiling) + w_bytes),
@@ -74,6 +70,14 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         tensor_cycles=fragments * pieces * warps * multiplies * INSTRUCTION / device.tensor_macs,
         turn_cycles=COPY_CYCLES / (cf["stages"] - 1),
     )  # fmt: skip
+
+
+def _staging(pr: Problem, cf: Values, tiling: ProductTiling, turns: int) -> float:
+    """Instructions of a thread that stage the input and the filter, in so many turns."""
+    first = tiling.x_copies * (20.0 + 3.0 * (pr.r + pr.s))  # where each pixel begins, and its taps
+    x_slots = tiling.x_copies * (cf["chunks"] * (4.0 * each(pr) + 3.0) if cf["x"] == GATHERED else 6.0)
+    filter_copies = ceil_div(tiling.kb * cf["chunks"], tiling.threads)
+    return first + turns * (x_slots + 1.5 * filter_copies + 20.0)
 
 
 def _missed(pr: Problem, device: Device, cf: Values, tiling: ProductTiling) -> float:
