@@ -51,6 +51,7 @@
 #define FINISHES(me, g) (OUTS % SB == 0 || (g) * SB + (me).share < OUTS)
 
 #include "tile.h"
+#include "pixels.h"
 
 typedef struct {
     int k, px;        // this thread's first output in the block tile
@@ -124,18 +125,12 @@ INLINE void advance(Reader *from, const SHARED float *shared, Lane me, int run) 
     from->x = shared + from->slot * STAGE_FLOATS + me.x;
 }
 
-INLINE offset_t y_at(int k, int px) {
-    if (N == 1 && !Y_NHWC) return (offset_t)k * (P * Q) + px;
-    return Y_NHWC ? (offset_t)px * (GROUPS_ * K) + k
-                  : ((offset_t)(px / (P * Q)) * (GROUPS_ * K) + k) * (P * Q) + px % (P * Q);
-}
-
 // Put zeros where the shares of the tile will be added.
 INLINE void zero_outputs(GLOBAL float *y, GLOBAL unsigned *arrived, Place at) {
     if (!ZEROES_TILE(at)) return;
     for (int e = THREAD(0); e < KB * PB; e += THREADS) {
         int k = at.k0 + (Y_NHWC ? e % KB : e / PB), px = at.q0 + (Y_NHWC ? e / KB : e % PB);
-        if (k < K && px < PIXELS) y[y_at(at.group * K + k, px)] = 0;
+        if (k < K && px < PIXELS) y[pixel_at(at.group * K + k, px)] = 0;
     }
     zeros_written(arrived, at);
 }
