@@ -1,4 +1,4 @@
-"""Matrix products side by side, as groups of a 1x1 convolution: what families hand on between transforms."""
+"""Matrix products that a family hands on between transforms: side by side, as groups of a 1x1 convolution."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def between(inner: Blueprint, x: str, y: str) -> list[Launch]:
         replace(one, args=tuple(names.get(name, name) for name in one.args), chained=True)
         for one in inner.launches
     ]
+
+
+def program(inner: Blueprint) -> Blueprint:
+    """Return the products as a part of who hands them on, and has their launches and buffers."""
+    return replace(inner, launches=(), workspace=())
