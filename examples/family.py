@@ -10,7 +10,7 @@ from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import RESIDENT, SPILLS, blocks_param, fits_registers, no_kernels
-from tilewright.kernels.split_k import SUM_THREADS, operands, pool_apart, second_pass
+from tilewright.kernels.split_k import operands, pool_apart, second_pass, share_defines
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     TWO_PASS,
@@ -60,8 +60,7 @@ class Sketch(Family):
         defines = single_tile_defines() | layer_defines(pr, view) | image_defines(pr, view) | dict(
             DTYPE=DTYPES.index(pr.dtype), TK=cf["tk"], THREADS=cf["threads"], MIN_BLOCKS=cf["mb"], N=view.n,
             K_TILES=ceil_div(pr.kg, cf["tk"]), P_TILES=view.p, Q_TILES=ceil_div(view.q, cf["threads"]),
-            SC=1, SG=1, COMBINE=combine, SUM_THREADS=SUM_THREADS,
-            OFFSET64=offset64(*numbers),
+            OFFSET64=offset64(*numbers), **share_defines(combine),
         )  # fmt: skip
         return Blueprint(
             source=KERNEL, defines=tuple(defines.items()), launches=(main, *second_pass(pr, combine)),

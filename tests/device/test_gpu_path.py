@@ -21,7 +21,7 @@ from tilewright.device import Device, Kind
 from tilewright.kernels import FAMILIES
 from tilewright.kernels import family as family_of
 from tilewright.kernels.family import Config, Family
-from tilewright.kernels.gemm.product import product, sizes
+from tilewright.kernels.gemm.product import product, tiling_of
 from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of
 from tilewright.kernels.named import NAMED
 from tilewright.plans.execution import Plan
@@ -266,7 +266,7 @@ def test_streams_of_tiles(stream: int, text: str, runtime: Runtime) -> None:
     assert len(sampled) >= 20
 
     def full_tiles(config: Config) -> int:
-        stream = stream_of(runtime.device, sizes(product(problem), config.values), config.values)
+        stream = stream_of(runtime.device, tiling_of(product(problem), config.values), config.values)
         assert stream
         return stream.full_tiles
 

@@ -11,7 +11,7 @@ from tilewright.errors import ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.kernels.grouped.columns import item_sides
-from tilewright.kernels.grouped.spec import rolled
+from tilewright.kernels.grouped.tile import rolled
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import Runtime

@@ -16,7 +16,7 @@ from tilewright.device.architectures import ARCHITECTURES
 from tilewright.dispatch.choices import GUESSES
 from tilewright.errors import CompileError
 from tilewright.kernels import family, word
-from tilewright.kernels.direct.work import wavefronts
+from tilewright.kernels.direct.gpu_work import wavefronts
 from tilewright.problem import Problem
 from tilewright.search.space import sample
 from tilewright.search.strategies import rank

@@ -12,7 +12,7 @@ from test_direct_cpu import CORES
 from tilewright.device import for_architecture
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.kernels.grouped_mma.tile import bundle_of, sizes
+from tilewright.kernels.grouped_mma.tile import bundle_of, tiling_of
 from tilewright.problem import Problem
 from tilewright.search.strategies import rank
 
@@ -67,7 +67,7 @@ def test_eight_neighbouring_pixels_lie_in_different_banks(pieces: int) -> None:
     """As ``placed`` of grouped_mma_stage.h has it; a pixel's pieces stay where it is."""
     config = dict(nt=1, wn=pieces, bw=1, tw=8, pt=1, th=2, wm=1, mb=4, combine=0)
     problem = Problem.parse(f"n1c{8 * pieces}h9w9k{8 * pieces}r3s3p1g{pieces}-f16-nhwc")
-    swizzle = sizes(problem, config).swizzle
+    swizzle = tiling_of(problem, config).swizzle
 
     def placed(column: int, piece: int) -> int:
         return column * pieces + (piece ^ column // (8 // swizzle) % swizzle)

@@ -11,7 +11,7 @@ import pytest
 from tilewright.device import Device, for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import family
-from tilewright.kernels.direct.tile import geometry, shared_bytes, staging
+from tilewright.kernels.direct.gpu_tile import shared_bytes, staging, tiling_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.limits import DECLARED_SHARED
 from tilewright.kernels.tile import quad_pitch, row_runs
@@ -54,7 +54,7 @@ def test_runs_of_a_row(width: int, step: int, first: int, runs: tuple[int, int, 
 def test_where_whole_sectors_would_be_too_many_copies_runs_are_kept() -> None:
     layer = Problem.parse("n1c64h56w56k64r3s3p1-f32")
     cf = DIRECT | dict(bh=1, bk=2, bw=6, f=2, mb=3, out=1, sb=8, stages=1, th=8, tk=2, tw=4, v=1)
-    staged = staging(layer, cf, geometry(layer, cf))
+    staged = staging(layer, cf, tiling_of(layer, cf))
     assert (staged.run, staged.copies) == (4, 14)
 
 
@@ -70,16 +70,16 @@ def test_where_whole_sectors_would_be_too_many_copies_runs_are_kept() -> None:
 )
 def test_no_run_crosses_the_edge_and_all_that_is_read_is_staged(text: str, change: dict[str, int]) -> None:
     problem, cf = Problem.parse(text), DIRECT | change
-    geo = geometry(problem, cf)
-    how = staging(problem, cf, geo)
+    tiling = tiling_of(problem, cf)
+    how = staging(problem, cf, tiling)
     many = 1 if problem.layout_in == "nchw" else problem.c
     assert how.run > 1 and how.xw % how.run == 0
-    assert how.lead + geo.xw * many <= how.xw  # what threads read, behind what is only copied
-    assert how.copies * geo.threads * how.run <= how.size
-    assert how.copies * geo.threads >= how.items == geo.xh * how.xw * cf["cs"] // (many * how.run)
+    assert how.lead + tiling.xw * many <= how.xw  # what threads read, behind what is only copied
+    assert how.copies * tiling.threads * how.run <= how.size
+    assert how.copies * tiling.threads >= how.items == tiling.xh * how.xw * cf["cs"] // (many * how.run)
     pool = problem.epilogue.pool
-    forward, start = (geo.wb, 0) if pool is None else (geo.wb // pool.stride * pool.stride, -pool.pad)
-    for tile in range(geo.q_tiles):
+    forward, start = (tiling.wb, 0) if pool is None else (tiling.wb // pool.stride * pool.stride, -pool.pad)
+    for tile in range(tiling.q_tiles):
         first = ((tile * forward + start) * problem.stride[1] - problem.pad[2]) * many - how.lead
         for column in range(first, first + how.xw, how.run):
             inside = [0 <= column + i < problem.w * many for i in range(how.run)]
@@ -88,17 +88,17 @@ def test_no_run_crosses_the_edge_and_all_that_is_read_is_staged(text: str, chang
 
 def test_the_room_is_enough_for_unaligned_arrays_too() -> None:
     problem = Problem.parse(R4)
-    geo = geometry(problem, DIRECT)
-    sizes = {staging(problem, DIRECT, geo, aligned).size for aligned in (True, False)}
+    tiling = tiling_of(problem, DIRECT)
+    sizes = {staging(problem, DIRECT, tiling, aligned).size for aligned in (True, False)}
     assert len(sizes) == 2
-    assert shared_bytes(problem, DIRECT, geo) >= 4 * DIRECT["stages"] * (max(sizes) + geo.f_floats)
+    assert shared_bytes(problem, DIRECT, tiling) >= 4 * DIRECT["stages"] * (max(sizes) + tiling.f_floats)
 
 
 def test_winograd_takes_two_columns_at_once() -> None:
     cf = dict(v=2, tk=2, bk=8, tt=4, bt=2, ht=1, eg=16, cs=16, cv=1, mb=1, stages=2, sg=1, combine=0)
     wide, narrow = (Problem.parse(f"n1c128h{w}w{w}k128r3s3p1-f32") for w in (28, 7))
-    assert (winograd.sizes(wide, cf).x_run, winograd.sizes(wide, cf).x_lead) == (2, 1)
-    assert winograd.sizes(narrow, cf).x_run == winograd.sizes(wide, cf, aligned=False).x_run == 1
+    assert (winograd.tiling_of(wide, cf).x.run, winograd.tiling_of(wide, cf).x.lead) == (2, 1)
+    assert winograd.tiling_of(narrow, cf).x.run == winograd.tiling_of(wide, cf, aligned=False).x.run == 1
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tilewright.device import for_architecture
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.kernels.stem import work
-from tilewright.kernels.stem.tile import crowd, runs, sizes
+from tilewright.kernels.stem.tile import crowd, runs, tiling_of
 from tilewright.problem import Problem
 from tilewright.search.model import H100 as MODEL
 from tilewright.search.strategies import rank
@@ -100,7 +100,7 @@ def test_lanes_read_from_different_banks(text: str, gap: int, words: int) -> Non
 
 def test_rows_lie_in_different_banks_where_lanes_share_them_out() -> None:
     config = BASE | dict(th=1, tw=28, f=1)
-    assert sizes(Problem.parse("n1c96h56w56k192r2s2u2-f16"), config).image.crowd == 1
+    assert tiling_of(Problem.parse("n1c96h56w56k192r2s2u2-f16"), config).image.crowd == 1
 
 
 def test_counts_are_in_the_coefficients_of_the_model() -> None:

@@ -13,7 +13,7 @@ from test_direct_cpu import CORES
 from tilewright.device import for_architecture
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.kernels.toeplitz.tile import sizes, slope, steps, window
+from tilewright.kernels.toeplitz.tile import slope, steps, tiling_of, window
 from tilewright.problem import Problem
 from tilewright.search.strategies import rank
 
@@ -91,5 +91,5 @@ def test_neighbouring_windows_share_fragments_without_many_moves(own_cache: None
     count = {name: sum(name in line for line in loop) for name in ("HMMA", "LDSM", "MOV")}
     rows = CONVNEXT.r
     assert count["HMMA"] == rows * config["wb"]
-    assert count["LDSM"] == rows * sizes(CONVNEXT, config.values).fragments
+    assert count["LDSM"] == rows * tiling_of(CONVNEXT, config.values).fragments
     assert count["MOV"] <= 2.5 * count["HMMA"]  # of a window between two fragments half is moved

@@ -1,18 +1,18 @@
-"""Matrix products side by side, as groups of a 1x1 convolution: what families hand on between transforms."""
+"""Matrix products that a family hands on between transforms: side by side, as groups of a 1x1 convolution."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Blueprint, Launch
-from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
 
 def batch(count: int, c: int, k: int, pixels: int, layout_in: str, layout_out: str) -> Problem:
     """Return ``count`` products of K x C filters and C x pixels, the pixels rounded up to whole quads."""
     return Problem(
-        n=1, c=count * c, h=1, w=ceil_div(pixels, 4) * 4, k=count * k, r=1, s=1, groups=count,
+        n=1, c=count * c, h=1, w=round_up(pixels, 4), k=count * k, r=1, s=1, groups=count,
         layout_in=layout_in, layout_out=layout_out,
     )  # fmt: skip
 
@@ -24,3 +24,8 @@ def between(inner: Blueprint, x: str, y: str) -> list[Launch]:
         replace(one, args=tuple(names.get(name, name) for name in one.args), chained=True)
         for one in inner.launches
     ]
+
+
+def program(inner: Blueprint) -> Blueprint:
+    """Return the products as a part of who hands them on, and has their launches and buffers."""
+    return replace(inner, launches=(), workspace=())

@@ -5,22 +5,21 @@
 //
 //              C of w                       a team of LANES threads walks along ROWS rows of w at once,
 //      +---------------------+              neighbouring threads on neighbouring 16 bytes; each keeps
-// ROWS |>>>>  team 0         |              ROWS x IMAGES sums of VECTOR parts. UNROLL pieces of each row
+// ROWS |>>>>  team 0         |              ROWS x IMAGES sums of VECTOR parts. UNROLL_PIECES of each row
 //      |>>>>  team 1         |  TEAMS       are under way before the first is used: what limits is how
 //      |>>>>  ...            |              many bytes are in flight, not arithmetic.
 //      +---------------------+
 //
 // The sum over C may be split SG ways across the grid; its shares meet as in tile.h.
 // Knobs (gemv.py; docs/families.md has what each buys): THREADS, LANES (lanes 8 .. 256), ROWS (rows 1 .. 16), IMAGES
-// (images), UNROLL_PIECES (unroll 1 .. 8), X_SHARED (x), SG, COMBINE.
-// Example: CLASS1 (4096 x 25088), 256 threads, LANES = 32, ROWS = 4, UNROLL = 2: a block asks for
+// (images), UNROLL_PIECES (unroll 1 .. 8), X_SHARED (x), MIN_BLOCKS (mb), SG, COMBINE.
+// Example: CLASS1 (4096 x 25088), 256 threads, LANES = 32, ROWS = 4, UNROLL_PIECES = 2: a block asks for
 // 256 * 4 * 2 * 16 = 32 KB at a time; two blocks a unit keep 64 KB in flight.
 
 #define TEAMS (THREADS / LANES)
 #define KB (TEAMS * ROWS)
 #define HB 1
 #define WB 1
-#define SC 1
 #define IN_WORD (DTYPE == 4 ? 4 : 1)           // numbers of a word
 #define THREAD_NUMBERS (VECTOR * IN_WORD)      // of a row, read by one thread at once
 #define TEAM_NUMBERS (LANES * THREAD_NUMBERS)  // and by its team: a piece of the row

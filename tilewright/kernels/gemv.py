@@ -6,7 +6,7 @@ its bytes are in flight.
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import offset64, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
@@ -26,11 +26,11 @@ from tilewright.kernels.split_k import (
     COMBINE_NONE,
     LAST_ORDER,
     SECOND_POOLS,
-    SUM_THREADS,
     combine_param,
     operands,
     reduction_buffers,
     second_pass,
+    share_defines,
     zeros_before,
 )
 from tilewright.kernels.tile import (
@@ -74,7 +74,7 @@ def vector(pr: Problem, device: Device) -> int:
 def share(pr: Problem, device: Device, cf: Values) -> int:
     """Numbers of one share of a row, whole vectors but for the last."""
     step = vector(pr, device) * cf["lanes"]
-    return ceil_div(ceil_div(inputs(pr), cf["sg"]), step) * step
+    return round_up(ceil_div(inputs(pr), cf["sg"]), step)
 
 
 class Gemv(Family):
@@ -197,12 +197,12 @@ def _defines(pr: Problem, device: Device, cf: Values, aligned: bool, shared: int
     return dict(
         VECTOR=width // word_channels(pr), THREADS=cf["threads"], LANES=cf["lanes"],
         ROWS=cf["rows"], IMAGES=cf["images"],
-        UNROLL_PIECES=cf["unroll"], X_SHARED=cf["x"], SG=cf["sg"], COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
+        UNROLL_PIECES=cf["unroll"], X_SHARED=cf["x"], MIN_BLOCKS=cf["mb"],
         WIDE=int(device.is_gpu and aligned and row % width == 0), DTYPE=dtype_code(pr),
         N=pr.n, C=row, K=pr.k, H=1, W=1, GROUPS_=1, X_NHWC=0, C_SHARE=share(pr, device, cf), STEPS=1,
         CS=share(pr, device, cf), K_TILES=ceil_div(pr.k, block_rows), P_TILES=1, Q_TILES=1, K_FASTEST=1,
-        **image_defines(pr, View(pr.n, 1, 1, 1, 1)), SUM_THREADS=SUM_THREADS, SHARED_BYTES=shared,
-        OFFSET64=offset64(pr.w_bytes, pr.x_bytes),
+        **image_defines(pr, View(pr.n, 1, 1, 1, 1)), SHARED_BYTES=shared,
+        OFFSET64=offset64(pr.w_bytes, pr.x_bytes), **share_defines(cf["combine"], sg=cf["sg"]),
     )  # fmt: skip
 
 
@@ -229,10 +229,10 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=cf["threads"] / 32 * words * cf["images"] * cf["x"],
         load_bytes=float(size) * row * (block_rows + cf["images"]),
         store_sectors=block_rows / 8 * cf["images"],
-        dram_bytes=pr.x_bytes + pr.w_bytes * ceil_div(pr.n, cf["images"]) + pr.y_bytes, cluster=1,
+        dram_bytes=pr.x_bytes + pr.w_bytes * ceil_div(pr.n, cf["images"]) + pr.y_bytes,
         shares=cf["sg"], combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * pr.z_elements * cf["sg"],
-        tile_bytes=4.0 * block_rows * cf["images"], useful=pr.k / (ceil_div(pr.k, block_rows) * block_rows),
+        tile_bytes=4.0 * block_rows * cf["images"], useful=pr.k / (round_up(pr.k, block_rows)),
         register_intensity=2.0 * sums / (cf["rows"] + cf["images"]),
         block_intensity=2.0 * block_rows * cf["images"] / (block_rows + cf["images"]),
     )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tilewright.device import Device
 from tilewright.kernels.family import Param, Rule
-from tilewright.kernels.tile import ceil_div, up_to
+from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
 DECLARED_SHARED = 128  # bytes that a kernel declares beside its tiles, at most: a flag, barriers
@@ -14,6 +14,8 @@ RESERVED_SHARED = 1024  # bytes of each block that CUDA keeps for itself
 MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
 MOST_TAPS = 1 << 28  # numbers of a filter
 MOST_GATHERED = 160  # numbers of all taps and channels that a thread gathers: their loads are unrolled
+SCHEDULERS = 4  # of a unit
+SPARE = 5  # registers that the compiler may need above an estimate that counts fragments and sums
 MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
 
 SPILLS = "more registers than a thread or a unit has: the compiler would spill"
@@ -24,13 +26,6 @@ def blocks_param(*values: int) -> Param:
     return Param("mb", values, "blocks that a unit holds at once (bounds the registers of a thread)")
 
 
-def bands_param(problem: Problem) -> Param:
-    """The tunable that says in how many parts a block works on an image."""
-    parts = up_to(problem.p, (1, 2, 3, 4, 5, 8, 10, 14, 20, 28, 40, 56, 68, 136))
-    bands = tuple(dict.fromkeys(ceil_div(problem.p, ceil_div(problem.p, b)) for b in parts))
-    return Param("bands", bands, "parts of an image, along its rows, worked on one after the other")
-
-
 def block_rule(holds: Callable[..., bool]) -> Rule:
     """The rule that a block has no more threads than it may."""
     return Rule("block", holds, "more threads than a block may have")
@@ -39,6 +34,11 @@ def block_rule(holds: Callable[..., bool]) -> Rule:
 def resident_rule(holds: Callable[..., bool]) -> Rule:
     """The rule that a unit has the threads of the blocks that it is to hold at once."""
     return Rule("resident", holds, "more threads than a unit holds at once")
+
+
+def schedulers_rule(holds: Callable[..., bool]) -> Rule:
+    """The rule that a unit holds a warp for each of its SCHEDULERS."""
+    return Rule("schedulers", holds, "a unit has four schedulers to keep busy")
 
 
 def shared_rule(holds: Callable[..., bool], needs: str) -> Rule:
@@ -77,8 +77,9 @@ def fits_registers(device: Device, need: int, threads: int, spare: int = 15) -> 
 
     ``spare``: how far above the estimate the compiler may come before it spills.
     """
-    per_scheduler = ceil_div(threads, 4 * device.lanes) * device.lanes  # threads of the fullest one
-    return need <= device.regs_per_thread - spare and need * per_scheduler <= device.regs_per_unit // 4
+    per_scheduler = ceil_div(threads, SCHEDULERS * device.lanes) * device.lanes  # threads of the fullest one
+    held = device.regs_per_unit // SCHEDULERS
+    return need <= device.regs_per_thread - spare and need * per_scheduler <= held
 
 
 def fits_shared(device: Device, tiles: int, blocks: int, declared: int = DECLARED_SHARED) -> bool:

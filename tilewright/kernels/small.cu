@@ -21,26 +21,15 @@
 // IMAGES (ni) of an item, STAGES (stages 1 2), F_CONSTANT (f), OUT (out).
 // Example: LeNet 1 (86 x 86, 7x7, 4 channels): TW = TH = TK = 4: 19 loads of 16 bytes for 448 multiply-adds.
 
-#define KB 1
-#define HB 1
-#define WB 1
-#define SC 1
-#define SG 1
-#define VK (TK / VECTOR)
-#define KP (K_GROUPS * TK)
-#define P_PARTS ceil_div(BAND, TH)
+#include "bands.h"
+
 #define UNITS (IMAGES * P_PARTS * Q_PARTS * K_GROUPS)
-#define ITEMS (ceil_div(N, IMAGES) * BANDS)
-#define XH ((P_PARTS * TH - 1) * STR_H + (R - 1) * DIL_H + 1)
 #define PLANE (XH * XP)
 #define LINES (X_NHWC ? XH : C * XH)    // runs of neighbours in memory, of an image
 #define LINE (X_NHWC ? W * C : W)
 #define SEEN_W ((TW - 1) * STR_W + (S - 1) * DIL_W + 1)
 #define SEEN_W4 ((SEEN_W + 3) / 4 * 4)
 #define BAND_PIXELS (BAND * Q)
-#define ceil_div(a, b) (((a) + (b) - 1) / (b))
-
-#include "tile.h"
 
 #if F_CONSTANT
 CONSTANT_FILTER(C * R * S * KP)

@@ -9,49 +9,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import round_up
 from tilewright.device import Device
+from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param, bands_rules, many_channels
 from tilewright.kernels.family import CONSTANT, Blueprint, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import (
-    MOST_BODY,
-    RESIDENT,
-    bands_param,
-    blocks_param,
-    fits_registers,
-    fits_shared,
-    no_gpu,
-    shared_rule,
-)
-from tilewright.kernels.split_k import SUM_THREADS, operands, partial_sums, pool_apart, second_pass
-from tilewright.kernels.tile import (
-    COMBINE_NAMES,
-    View,
-    ceil_div,
-    image_defines,
-    layer_defines,
-    single_tile_defines,
-    up_to,
-)
+from tilewright.kernels.limits import MOST_BODY, blocks_param, fits_shared, no_gpu, shared_rule
+from tilewright.kernels.split_k import operands, partial_sums, pool_apart, second_pass
+from tilewright.kernels.tile import COMBINE_NAMES, ceil_div, columns_under, up_to
 from tilewright.kernels.word import in_tiles
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
-MOST_CHANNELS = 8
 CONSTANT_BYTES = 60 << 10
 WIDTHS = (2, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 17, 18, 20, 24, 28, 32, 34)
 
 
 @dataclass(frozen=True)
-class Sizes:
+class SmallTiling:
     """What follows from a problem and a config; the kernel's defines of the same names."""
 
-    band: int
-    p_parts: int
+    bands: Bands
     q_parts: int
-    k_groups: int
-    units: int
-    items: int
-    xh: int
     xp: int
     row: int
     words: int
@@ -65,24 +43,20 @@ class Sizes:
         return 4 * (cf["stages"] * self.x_floats + filters + self.out_floats)
 
 
-def sizes(pr: Problem, cf: Values) -> Sizes:
-    """Work out the sizes of a config."""
-    band, q_parts = ceil_div(pr.p, cf["bands"]), ceil_div(pr.q, cf["tw"])
-    p_parts, k_groups = ceil_div(band, cf["th"]), ceil_div(pr.k, cf["tk"])
-    xh = (p_parts * cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
-    row = (cf["tw"] - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+def tiling_of(pr: Problem, cf: Values) -> SmallTiling:
+    """Work out the tiling of a config."""
+    q_parts, row = ceil_div(pr.q, cf["tw"]), columns_under(pr, cf["tw"])
+    bands = bands_of(pr, cf, q_parts)
     words = next(w for w in (4, 2, 1) if cf["tw"] * pr.stride[1] % w == 0)
-    last = (q_parts - 1) * cf["tw"] * pr.stride[1] + ceil_div(row, 4) * 4
+    last = (q_parts - 1) * cf["tw"] * pr.stride[1] + round_up(row, 4)
     xp = _pitch(max(last, pr.pad[2] + pr.w), words, cf["tw"] * pr.stride[1], q_parts, pr.stride[0],
-                _together(pr, k_groups))[0]  # fmt: skip
-    x_floats = cf["ni"] * pr.c * xh * xp
-    taps = pr.c * pr.r * pr.s * k_groups * cf["tk"]
-    return Sizes(
-        band=band, p_parts=p_parts, q_parts=q_parts, k_groups=k_groups,
-        units=cf["ni"] * p_parts * q_parts * k_groups,
-        items=ceil_div(pr.n, cf["ni"]) * ceil_div(pr.p, band), xh=xh, xp=xp, row=row, words=words,
-        x_floats=ceil_div(x_floats, 4) * 4, f_floats=ceil_div(taps, 4) * 4,
-        out_floats=ceil_div(cf["ni"] * pr.k * band * pr.q, 4) * 4 if cf["out"] else 0,
+                _together(pr, bands.k_groups))[0]  # fmt: skip
+    x_floats = cf["ni"] * pr.c * bands.xh * xp
+    taps = pr.c * pr.r * pr.s * bands.k_groups * cf["tk"]
+    return SmallTiling(
+        bands=bands, q_parts=q_parts, xp=xp, row=row, words=words,
+        x_floats=round_up(x_floats, 4), f_floats=round_up(taps, 4),
+        out_floats=round_up(cf["ni"] * pr.k * bands.band * pr.q, 4) if cf["out"] else 0,
     )  # fmt: skip
 
 
@@ -96,7 +70,7 @@ def _pitch(width: int, words: int, step: int, parts: int, stride: int, together:
     """Return the row pitch, at least ``width`` floats, of fewest bank conflicts; and wavefronts of a load."""
     lanes = 32 // words  # that are served at once
     best = (0, 99.0)
-    for pitch in range(ceil_div(width, words) * words, width + 36, words):
+    for pitch in range(round_up(width, words), width + 36, words):
         counts = []
         for first in range(0, 32, lanes):
             places = {lane // together for lane in range(first, first + lanes)}
@@ -121,8 +95,8 @@ class Small(Family):
         """Take layers of few input channels."""
         if reason := super().refuses(problem, device) or no_gpu(device):
             return reason
-        if problem.groups != 1 or problem.c > MOST_CHANNELS:
-            return f"it is made for one group of at most {MOST_CHANNELS} input channels"
+        if reason := many_channels(problem):
+            return reason
         if 4 * problem.c * problem.r * problem.s * problem.k > CONSTANT_BYTES:
             return f"the filter has more than {CONSTANT_BYTES >> 10} KiB"
         return None
@@ -130,7 +104,7 @@ class Small(Family):
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
         q = problem.q
-        widths = tuple(t for t in up_to(q, WIDTHS) if 9 * ceil_div(q, t) * t <= 11 * q)
+        widths = tuple(t for t in up_to(q, WIDTHS) if 9 * round_up(q, t) <= 11 * q)
         return (
             Param("f", (0, 1), "filter in constant memory or in shared memory", ("constant", "shared")),
             Param("tk", up_to(2 * problem.k - 1, (1, 2, 4, 8, 16)), "output channels a thread"),
@@ -164,8 +138,8 @@ class Small(Family):
 
 
 def _registers(pr: Problem, cf: Values) -> int:
-    row = (cf["tw"] - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
-    return cf["th"] * (cf["tk"] * cf["tw"] + ceil_div(row, 4) * 4) + min(cf["tk"], 4) + 30
+    row = round_up(columns_under(pr, cf["tw"]), 4)
+    return cf["th"] * (cf["tk"] * cf["tw"] + row) + min(cf["tk"], 4) + 30
 
 
 def _body(pr: Problem, tk: int, th: int, tw: int) -> int:
@@ -174,16 +148,16 @@ def _body(pr: Problem, tk: int, th: int, tw: int) -> int:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    block = sizes(problem, cf).shared_bytes(cf)
+    block = tiling_of(problem, cf).shared_bytes(cf)
     return fits_shared(device, block, cf["mb"])
 
 
 def _busy(problem: Problem, tk: int, th: int, tw: int, threads: int, bands: int, ni: int) -> bool:
     """Whether most of the threads' turns have outputs to work on."""
     band = ceil_div(problem.p, bands)
-    outputs = ni * band * problem.q * ceil_div(problem.k, tk) * tk
+    outputs = ni * band * problem.q * round_up(problem.k, tk)
     units = ni * ceil_div(band, th) * ceil_div(problem.q, tw) * ceil_div(problem.k, tk)
-    return units <= 64 or 10 * outputs >= 6 * ceil_div(units, threads) * threads * tk * th * tw
+    return units <= 64 or 10 * outputs >= 6 * round_up(units, threads) * tk * th * tw
 
 
 RULES = (
@@ -193,99 +167,80 @@ RULES = (
          "the loop's body overflows the instruction cache"),
     Rule("sums", lambda problem, tk, th, tw: tk * th * tw >= min(4, problem.k * problem.p * problem.q),
          "fewer than 4 sums a thread are all loads"),
-    Rule("registers_lane", lambda problem, device, cf: fits_registers(device, _registers(problem, cf), 1),
-         "more registers than a thread has", needs="tk th tw"),
-    Rule("registers", lambda problem, device, cf: fits_registers(
-        device, _registers(problem, cf), cf["threads"] * cf["mb"]),
-        "more registers than a unit has: the compiler would spill", needs="tk th tw threads mb"),
-    RESIDENT,
-    Rule("images", lambda bands, ni: ni == 1 or bands == 1, "several images at once are whole ones"),
+    *bands_rules(_registers, "tk th tw"),
     Rule("busy", _busy, "threads without outputs"),
     shared_rule(_fits_shared, "f tk th tw mb bands ni stages out"),
 )  # fmt: skip
 
 
-def _grid(device: Device, sz: Sizes, cf: Values) -> int:
-    return min(sz.items, device.units * cf["mb"])
-
-
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    sz, combine = sizes(pr, cf), pool_apart(pr)
-    shared = sz.shared_bytes(cf)
-    blocks = _grid(device, sz, cf)
+    tiling, combine = tiling_of(pr, cf), pool_apart(pr)
     first = () if cf["f"] else (Launch(CONSTANT, (1, 1, 1), (1, 1, 1), ("w",)),)
-    main = Launch("small", (blocks, 1, 1), (cf["threads"], 1, 1), operands(combine), shared)
-    kp = sz.k_groups * cf["tk"]
+    grid, block = (tiling.bands.blocks(device, cf), 1, 1), (cf["threads"], 1, 1)
+    main = Launch("small", grid, block, operands(combine), tiling.shared_bytes(cf))
+    kp = tiling.bands.k_groups * cf["tk"]
     return Blueprint(
-        source="small.cu", defines=tuple(_defines(pr, cf, sz, blocks, shared, aligned).items()),
+        source="small.cu", defines=tuple(_defines(pr, device, tiling, cf, aligned).items()),
         launches=(*first, main, *second_pass(pr, combine)), packed_bytes=4 * pr.c * pr.r * pr.s * kp,
         pack=(("PACK_K", kp), ("PACK_C", pr.c)), packing=in_tiles(kp, pr.c),
         workspace=partial_sums(pr, combine),
     )  # fmt: skip
 
 
-def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, shared: int, aligned: bool) -> Values:
-    vector, nhwc = min(cf["tk"], 4), pr.layout_out == "nhwc"
-    body, view = _body(pr, cf["tk"], cf["th"], cf["tw"]), View.unflattened(pr)
-    return dict(
-        VECTOR=vector, TK=cf["tk"], TH=cf["th"], TW=cf["tw"], K_GROUPS=sz.k_groups, BAND=sz.band,
-        BANDS=ceil_div(pr.p, sz.band), IMAGES=cf["ni"], Q_PARTS=sz.q_parts, STAGES=cf["stages"],
-        OUT=cf["out"], F_CONSTANT=int(cf["f"] == 0),
-        THREADS=cf["threads"], MIN_BLOCKS=cf["mb"], GRID=blocks,
-        XP=sz.xp, X_FLOATS=sz.x_floats, F_FLOATS=sz.f_floats if cf["f"] else 0, ALIGNED_WORDS=sz.words,
+def _defines(pr: Problem, device: Device, tiling: SmallTiling, cf: Values, aligned: bool) -> Values:
+    body = _body(pr, cf["tk"], cf["th"], cf["tw"])
+    return bands_defines(pr, device, tiling.bands, cf, aligned) | dict(
+        TW=cf["tw"], Q_PARTS=tiling.q_parts, STAGES=cf["stages"], OUT=cf["out"], F_CONSTANT=int(cf["f"] == 0),
+        XP=tiling.xp, X_FLOATS=tiling.x_floats, F_FLOATS=tiling.f_floats if cf["f"] else 0,
+        ALIGNED_WORDS=tiling.words,
         CHANNEL_UNROLL_BY=pr.c if pr.c * pr.r * body <= MOST_BODY else 1,
         ROW_UNROLL_BY=pr.r if pr.r * body <= MOST_BODY else max(1, min(pr.r, MOST_BODY // body)),
-        Y_WORDS=_words(pr, cf, sz) if aligned else 1,
-        Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),
-        COMBINE=pool_apart(pr),
-        N=pr.n, **layer_defines(pr, view), **image_defines(pr, view), **single_tile_defines(),
-        SHARED_BYTES=shared, SUM_THREADS=SUM_THREADS,
-        OFFSET64=offset64(pr.x_bytes // 4, pr.z_bytes // 4),
+        Y_WORDS=_words(pr, cf, tiling) if aligned else 1, SHARED_BYTES=tiling.shared_bytes(cf),
     )  # fmt: skip
 
 
-def _words(pr: Problem, cf: Values, sz: Sizes) -> int:
+def _words(pr: Problem, cf: Values, tiling: SmallTiling) -> int:
     """Neighbouring outputs that are stored at once."""
     runs: tuple[int, ...]
     if pr.layout_out == "nhwc":
         runs = (pr.k,) if cf["out"] else (1,)
     else:
-        runs = (sz.band * pr.q, pr.p * pr.q) if cf["out"] else (cf["tw"], pr.q)
+        runs = (tiling.bands.band * pr.q, pr.p * pr.q) if cf["out"] else (cf["tw"], pr.q)
     return next(words for words in (4, 2, 1) if all(run % words == 0 for run in runs))
 
 
 def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    sz = sizes(pr, cf)
-    blocks = _grid(device, sz, cf)
-    turns = ceil_div(sz.items, blocks)  # items of a block
-    passes, warps = ceil_div(sz.units, cf["threads"]), cf["threads"] // 32
+    tiling = tiling_of(pr, cf)
+    bands, blocks = tiling.bands, tiling.bands.blocks(device, cf)
+    turns = ceil_div(bands.items, blocks)  # items of a block
+    passes, warps = ceil_div(bands.units, cf["threads"]), cf["threads"] // 32
     outputs = cf["tk"] * cf["th"] * cf["tw"]
-    loads = cf["th"] * pr.c * pr.r * ceil_div(sz.row, sz.words)
+    loads = cf["th"] * pr.c * pr.r * ceil_div(tiling.row, tiling.words)
     taps = pr.c * pr.r * pr.s * cf["tk"] / (1 if cf["f"] == 0 else min(cf["tk"], 4))
-    _, fronts = _pitch(sz.xp, sz.words, cf["tw"] * pr.stride[1], sz.q_parts, pr.stride[0],
-                       _together(pr, sz.k_groups))  # fmt: skip
+    _, fronts = _pitch(tiling.xp, tiling.words, cf["tw"] * pr.stride[1], tiling.q_parts, pr.stride[0],
+                       _together(pr, bands.k_groups))  # fmt: skip
     line = pr.w * (pr.c if pr.layout_in == "nhwc" else 1)
-    lines = cf["ni"] * sz.xh * (1 if pr.layout_in == "nhwc" else pr.c)
-    words = _words(pr, cf, sz)
+    lines = cf["ni"] * bands.xh * (1 if pr.layout_in == "nhwc" else pr.c)
+    words = _words(pr, cf, tiling)
     nhwc = pr.layout_out == "nhwc"
     vector = min(cf["tk"], 4) if nhwc else words
     full_sectors = cf["out"] or (cf["tk"] if nhwc else cf["tw"]) == vector
     store = outputs * ((4.0 / words + 2.0 if cf["out"] else 0.0) + 6.0 / vector)
-    sectors = cf["ni"] * pr.k * sz.band * pr.q / (8.0 if full_sectors else vector)
+    sectors = cf["ni"] * pr.k * bands.band * pr.q / (8.0 if full_sectors else vector)
     return GpuWork(
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf),
-        resident=cf["mb"], shared_bytes=sz.shared_bytes(cf), steps=turns, buffers=cf["stages"],
+        resident=cf["mb"], shared_bytes=tiling.shared_bytes(cf), steps=turns, buffers=cf["stages"],
         fma=float(turns * passes * pr.c * pr.r * pr.s * outputs),
-        shared_loads=turns * passes * (loads + taps), global_loads=0.0,
+        shared_loads=turns * passes * (loads + taps),
         staging=turns * ceil_div(lines, warps) * (14.0 + 2.0 * ceil_div(line, 32)) + 60.0,
         epilogue=turns * passes * (store + 20.0),
         wavefronts=turns * passes * warps * (loads * fronts + taps * (min(cf["tk"], 4) if cf["f"] else 0)),
         load_bytes=4.0 * turns * lines * line, store_sectors=turns * sectors,
-        dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes, cluster=1, shares=1,
+        dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
         combine=COMBINE_NAMES[pool_apart(pr)],
         partial_bytes=4.0 * pr.z_elements if pr.epilogue.pool else 0.0, tile_bytes=4.0 * sectors * 8,
-        useful=pr.z_elements / (sz.items * sz.units * outputs),
-        register_intensity=2.0 * pr.s * outputs / (cf["th"] * sz.row + pr.s * cf["tk"]),
-        block_intensity=2.0 * pr.c * pr.r * pr.s * outputs * sz.units / max(1, sz.x_floats),
+        useful=pr.z_elements / (bands.items * bands.units * outputs),
+        register_intensity=2.0 * pr.s * outputs / (cf["th"] * tiling.row + pr.s * cf["tk"]),
+        block_intensity=2.0 * pr.c * pr.r * pr.s * outputs * bands.units / max(1, tiling.x_floats),
         more_launches=int(cf["f"] == 0),
     )  # fmt: skip

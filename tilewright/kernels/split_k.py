@@ -52,11 +52,19 @@ SECOND_POOLS = Rule(
     lambda problem, combine: not problem.epilogue.pool or combine == TWO_PASS,
     "only the second kernel pools",
 )
+POOL_APART = Rule(
+    "pool", lambda problem, combine: combine == pool_apart(problem), "the second kernel is there to pool"
+)
 
 
 def combine_param(*ways: int) -> Param:
     """The tunable that says how shares meet."""
     return Param("combine", ways, "how the grid's shares meet", tuple(COMBINE_NAMES[way] for way in ways))
+
+
+def share_defines(combine: int, sc: int = 1, sg: int = 1) -> dict[str, int]:
+    """The defines of tile.h that say how many shares of C a cluster and the grid have, and how they meet."""
+    return dict(COMBINE=combine, SC=sc, SG=sg, SUM_THREADS=SUM_THREADS)
 
 
 def operands(combine: int, x: str = "x") -> tuple[str, ...]:

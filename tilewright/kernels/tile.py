@@ -63,6 +63,46 @@ class View:
         return (pr.y_p, pr.y_q) if pr.epilogue.pool else (self.p, self.q)
 
 
+def rows_under(pr: Problem, outputs: int) -> int:
+    """Rows of the image that so many neighbouring rows of outputs see, from the first to the last."""
+    return (outputs - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+
+
+def columns_under(pr: Problem, outputs: int) -> int:
+    """Columns of the image that so many neighbouring columns of outputs see, from the first to the last."""
+    return (outputs - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductTiling:
+    """Tiles of a layer as a matrix product, channels by pixels; the kernel's defines of the same names.
+
+    Attributes:
+        kb, pb: output channels and pixels of a block.
+        threads: of a block.
+        k_tiles, p_tiles: tiles of a group's channels, and of the pixels that are tiled together.
+        tiles: of the layer.
+        turns: steps along the sum.
+        x_copies: what a thread copies of the input in each of them.
+        shared_bytes: shared memory of a block.
+    """
+
+    kb: int
+    pb: int
+    threads: int
+    k_tiles: int
+    p_tiles: int
+    tiles: int
+    turns: int
+    x_copies: int
+    shared_bytes: int
+
+    @property
+    def tile(self) -> int:
+        """Outputs of a block."""
+        return self.kb * self.pb
+
+
 def windows(pr: Problem, combine: int, extent: int) -> int:
     """Outputs along one side of a block's tile of ``extent`` sums: fewer where the block itself pools."""
     pool = pr.epilogue.pool
@@ -112,9 +152,19 @@ def layer_defines(
     )  # fmt: skip
 
 
+def k_fastest(pr: Problem) -> int:
+    """K_FASTEST of tile.h, where neighbouring blocks are to share the larger of filter and input."""
+    return int(pr.w_bytes < pr.x_bytes)
+
+
 def single_tile_defines() -> dict[str, int]:
     """The defines of tile.h where it has no part in who computes what: one tile, one step over C."""
     return dict(STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0)
+
+
+def row_threads(copies: int, threads: int) -> int:
+    """Threads that share the copies of a staged row (ROW_THREADS): a power of two that divides the block."""
+    return min(1 << (copies - 1).bit_length(), threads & -threads)
 
 
 def row_runs(

@@ -74,7 +74,7 @@ class GpuWork(Counts):
     buffers: int = 0
     fma: float
     shared_loads: float = 0.0
-    global_loads: float
+    global_loads: float = 0.0
     staging: float = 0.0
     epilogue: float
     wavefronts: float = 0.0

@@ -1,7 +1,8 @@
 // VECTOR numbers of acc_t side by side, on CPU cores (OpenCL C by clang: its vectors, no builtins of float16).
 //
 //   wide              such a vector; in memory as aligned as its numbers are
-//   activated_lanes   what epilogue.h makes of one number, of all of them
+//   activated_lanes before_pool_lanes pool_take_lanes pool_mean_lanes
+//                     what epilogue.h makes of one number, of all of them (b, z: of their channels, of their elements)
 
 typedef acc_t wide __attribute__((ext_vector_type(VECTOR), aligned(ACC_BYTES)));
 
@@ -40,3 +41,15 @@ INLINE wide activated_lanes(wide v) {
     return v;
 #endif
 }
+
+INLINE wide before_pool_lanes(wide v, wide b, wide z) {
+    if (SCALED) v *= (acc_t)NUMBER(ALPHA);
+    if (ADD) v += (acc_t)NUMBER(BETA) * z;
+    if (BIAS) v += b;
+    return activated_lanes(v);
+}
+
+INLINE void pool_take_lanes(wide *pooled, const wide *v) {
+    *pooled = POOL == 2 ? *pooled + *v : *v > *pooled || *v != *v ? *v : *pooled;
+}
+INLINE wide pool_mean_lanes(wide pooled) { return POOL == 2 ? pooled / (acc_t)(POOL_SIZE * POOL_SIZE) : pooled; }

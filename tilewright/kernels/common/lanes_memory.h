@@ -59,11 +59,7 @@ INLINE wide load_outs(const GLOBAL out_t *from) {
 }
 
 INLINE wide finish_lanes(wide v, wide b, const GLOBAL out_t *z, offset_t to) {
-    if (!EPILOGUE_HERE) return v;
-    if (SCALED) v *= (acc_t)NUMBER(ALPHA);
-    if (ADD) v += (acc_t)NUMBER(BETA) * load_outs(z + to);
-    if (BIAS) v += b;
-    return activated_lanes(v);
+    return EPILOGUE_HERE ? before_pool_lanes(v, b, ADD ? load_outs(z + to) : (wide)(0)) : v;
 }
 
 INLINE wide finish_channels(wide v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t to) {

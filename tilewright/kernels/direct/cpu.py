@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.direct.cpu_tile import Geometry, dots_bytes, geometry, live_vectors, one_row
+from tilewright.kernels.direct.cpu_tile import CpuTiling, dots_bytes, live_vectors, one_row, tiling_of
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Values
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
     COMBINE_NONE,
-    SUM_THREADS,
     combine_param,
     operands,
     reduction_buffers,
     second_pass,
+    share_defines,
     zeros_before,
 )
 from tilewright.kernels.tile import (
@@ -29,6 +29,7 @@ from tilewright.kernels.tile import (
     View,
     ceil_div,
     image_defines,
+    k_fastest,
     layer_defines,
     up_to,
 )
@@ -70,7 +71,7 @@ def _pools(problem: Problem, th: int, tw: int, x: int, combine: int) -> bool:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    return cf["x"] == 0 or geometry(problem, cf).shared_bytes + 64 <= device.shared_per_block
+    return cf["x"] == 0 or tiling_of(problem, cf).shared_bytes + 64 <= device.shared_per_block
 
 
 _REGISTERS = "accumulators must fit the vector registers of a core"
@@ -109,52 +110,53 @@ def blueprint(problem: Problem, device: Device, cf: Values) -> Blueprint:
     """Lay out one launch, two when the shares are summed in a second pass."""
     pr = one_row(problem)
     flat = dict(CG=pr.cg, SIZE_R=1, SIZE_S=1) if pr.c > problem.c else {}
-    geo = geometry(pr, cf)
-    workers, c_padded = WORKERS * device.units, geo.share * cf["sg"]
-    launches, workspace = _launches(pr, device, cf, geo, workers)
+    tiling = tiling_of(pr, cf)
+    workers, c_padded = WORKERS * device.units, tiling.share * cf["sg"]
+    launches, workspace = _launches(pr, device, cf, tiling, workers)
     return Blueprint(
         source="direct.cu",
-        defines=tuple(_defines(pr, device, cf, geo, workers).items()),
+        defines=tuple(_defines(pr, device, cf, tiling, workers).items()),
         launches=launches,
-        packed_bytes=geo.word * pr.groups * geo.filter_tiles * c_padded * pr.r * pr.s * geo.tile_k,
-        pack=(("DTYPE", dtype_code(pr)), ("PACK_K", geo.tile_k), ("PACK_C", c_padded), *flat.items()),
-        packing="" if flat else in_tiles(geo.tile_k, c_padded),
+        packed_bytes=tiling.word * pr.groups * tiling.filter_tiles * c_padded * pr.r * pr.s * tiling.tile_k,
+        pack=(("DTYPE", dtype_code(pr)), ("PACK_K", tiling.tile_k), ("PACK_C", c_padded), *flat.items()),
+        packing="" if flat else in_tiles(tiling.tile_k, c_padded),
         workspace=workspace,
     )
 
 
 def _launches(
-    pr: Problem, device: Device, cf: Values, geo: Geometry, workers: int
+    pr: Problem, device: Device, cf: Values, tiling: CpuTiling, workers: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine, parts = cf["combine"], geo.blocks * geo.kb * geo.hb * geo.wb
-    tiles = geo.blocks // cf["sg"] if combine == LAST else 0
+    combine, parts = cf["combine"], tiling.blocks * tiling.kb * tiling.hb * tiling.wb
+    tiles = tiling.blocks // cf["sg"] if combine == LAST else 0
     args = (*operands(combine), "partial", "arrived", *scale_operand(pr))
     main = Launch("direct", (workers, 1, 1), (1, 1, 1), args)
-    workspace = reduction_buffers(pr, cf, parts, tiles, geo.word, more=2)  # 2: the workers take tiles in turn
+    # 2 more: the workers take tiles in turn.
+    workspace = reduction_buffers(pr, cf, parts, tiles, tiling.word, more=2)
     return (*zeros_before(device, combine), main, *second_pass(pr, combine, chained=False)), workspace
 
 
-def _defines(pr: Problem, device: Device, cf: Values, geo: Geometry, workers: int) -> Values:
-    view = geo.view
-    filter_floats = geo.filter_tiles * pr.groups * geo.share * cf["sg"] * pr.r * pr.s * geo.tile_k
-    partial = geo.blocks * geo.kb * geo.hb * geo.wb if cf["combine"] == LAST else cf["sg"] * pr.z_elements
+def _defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling, workers: int) -> Values:
+    view = tiling.view
+    filter_floats = tiling.filter_tiles * pr.groups * tiling.share * cf["sg"] * pr.r * pr.s * tiling.tile_k
+    sums = tiling.blocks * tiling.kb * tiling.hb * tiling.wb
+    partial = sums if cf["combine"] == LAST else cf["sg"] * pr.z_elements
     largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements, filter_floats, partial)
     return dict(
         ONE_LANE=1, AVX512=int(device.lanes >= 16), VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"],
-        BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], SC=1, SG=cf["sg"], CS=geo.cs, CB=geo.run, STEPS=geo.steps,
-        X_SHARED=cf["x"], SKIP_PADDING=int(geo.skip), COMBINE=cf["combine"],
-        DTYPE=dtype_code(pr), AS_WORDS=int(as_words(pr)),
+        BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], CS=tiling.cs, CB=tiling.run, STEPS=tiling.steps,
+        X_SHARED=cf["x"], SKIP_PADDING=int(tiling.skip), DTYPE=dtype_code(pr), AS_WORDS=int(as_words(pr)),
         DOT_BYTES=int(dots_bytes(pr, device)),
         CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), X_ALL=pr.n * pr.c * pr.h * pr.w,
         **image_defines(pr, view), **requant_defines(pr),
-        K_TILES=geo.k_tiles, P_TILES=geo.p_tiles, Q_TILES=geo.q_tiles, C_PADDED=geo.share * cf["sg"],
-        K_FASTEST=int(pr.w_bytes < pr.x_bytes), BLOCKS=geo.blocks, WORKERS=workers,
-        SHARED_BYTES=geo.shared_bytes if cf["x"] else 64, SUM_THREADS=SUM_THREADS,
-        OFFSET64=offset64(largest),
+        K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles,
+        C_PADDED=tiling.share * cf["sg"], K_FASTEST=k_fastest(pr), BLOCKS=tiling.blocks, WORKERS=workers,
+        SHARED_BYTES=tiling.shared_bytes if cf["x"] else 64, OFFSET64=offset64(largest),
+        **share_defines(cf["combine"], sg=cf["sg"]),
     )  # fmt: skip
 
 
 def chain(pr: Problem, cf: Values) -> int:
     """Longest run of adds: one share of C, then the shares one after the other."""
     pr = one_row(pr)
-    return geometry(pr, cf).share * pr.r * pr.s + cf["sg"] + 1
+    return tiling_of(pr, cf).share * pr.r * pr.s + cf["sg"] + 1

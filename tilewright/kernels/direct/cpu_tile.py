@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from tilewright.arithmetic import round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.tile import (
-    View,
-    ceil_div,
-)
+from tilewright.kernels.tile import View, ceil_div
 from tilewright.kernels.word import word_bytes, word_registers, words
 from tilewright.problem import MAX_EXTENT, Problem
 
@@ -19,7 +17,7 @@ LINE = 16  # channels of an nhwc input that are copied and read together: one ca
 
 
 @dataclass(frozen=True)
-class Geometry:
+class CpuTiling:
     """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
 
     view: View
@@ -68,21 +66,21 @@ def one_row(pr: Problem) -> Problem:
     )  # fmt: skip
 
 
-def geometry(pr: Problem, cf: Values) -> Geometry:
-    """Work out the sizes of a config."""
+def tiling_of(pr: Problem, cf: Values) -> CpuTiling:
+    """Work out the tiling of a config."""
     view = View.of(pr)
     tile_k = cf["v"] * cf["tk"]
     kb, hb, wb = tile_k * cf["nk"], cf["th"] * cf["nh"], cf["tw"] * cf["nw"]
     share = ceil_div(words(pr), cf["sg"])
     cs = min(cf["cs"], share)
     if words(pr) % LINE == 0 and pr.layout_in == "nhwc":
-        cs = ceil_div(cs, LINE) * LINE
+        cs = round_up(cs, LINE)
     step_h, step_w = pr.stride[0] if pr.r > 1 else 1, pr.stride[1] if pr.s > 1 else 1
     tiles = ceil_div(pr.kg, kb), ceil_div(view.p, hb), ceil_div(view.q, wb)
     steps = ceil_div(share, cs)
     some = taps_met(pr, 0, cf["th"]) * taps_met(pr, 1, cf["tw"]) if any(pr.pad) else 1.0
     skip = (1.0 - some) * hb * wb > LOOKS  # multiply-adds that a vector of the filter is spared
-    return Geometry(
+    return CpuTiling(
         view=view, tile_k=tile_k, kb=kb, hb=hb, wb=wb, k_tiles=tiles[0], p_tiles=tiles[1], q_tiles=tiles[2],
         filter_tiles=ceil_div(pr.kg, tile_k), cs=cs, steps=steps, run=_run(pr, cf, cs, steps),
         met=some if skip else 1.0, skip=skip, word=word_bytes(pr),

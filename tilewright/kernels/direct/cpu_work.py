@@ -8,11 +8,11 @@ from tilewright.device import Device
 from tilewright.kernels.direct.cpu_tile import (
     LINE,
     LOOKS,
-    Geometry,
+    CpuTiling,
     dots_bytes,
-    geometry,
     live_vectors,
     one_row,
+    tiling_of,
     under,
 )
 from tilewright.kernels.family import Values
@@ -27,34 +27,34 @@ WAY_BYTES, WAYS = 4096, 8  # of a first-level data cache of 32 KB
 def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     """Count what one block does; ``input_bytes`` is the input under each register tile, all together."""
     pr = one_row(pr)
-    geo, taps = geometry(pr, cf), pr.r * pr.s
-    shares, images, dots = cf["sg"], geo.view.n * pr.groups, dots_bytes(pr, device)
-    tiles_of_block = images * shares / geo.blocks  # to those of one image and group
-    tiles = (
-        tiles_of_block * geo.filter_tiles * ceil_div(geo.view.p, cf["th"]) * ceil_div(geo.view.q, cf["tw"])
-    )
-    turns = tiles * geo.share * taps * geo.met
-    looking = LOOKS * geo.share * taps * cf["tk"] * min(cf["nk"], geo.filter_tiles) if geo.skip else 0.0
-    pixels, outputs = cf["th"] * cf["tw"], geo.tile_k * cf["th"] * cf["tw"]
-    tile_bytes = float(geo.word) * geo.share * taps * geo.tile_k
+    tiling, taps = tiling_of(pr, cf), pr.r * pr.s
+    shares, images, dots = cf["sg"], tiling.view.n * pr.groups, dots_bytes(pr, device)
+    tiles_of_block = images * shares / tiling.blocks  # to those of one image and group
+    down, across = ceil_div(tiling.view.p, cf["th"]), ceil_div(tiling.view.q, cf["tw"])
+    tiles = tiles_of_block * tiling.filter_tiles * down * across
+    turns = tiles * tiling.share * taps * tiling.met
+    looks = cf["tk"] * min(cf["nk"], tiling.filter_tiles) if tiling.skip else 0
+    looking = LOOKS * tiling.share * taps * looks
+    pixels, outputs = cf["th"] * cf["tw"], tiling.tile_k * cf["th"] * cf["tw"]
+    tile_bytes = float(tiling.word) * tiling.share * taps * tiling.tile_k
     return CpuWork(
-        blocks=geo.blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
+        blocks=tiling.blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
         combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=0.0 if cf["combine"] == NONE else float(geo.word) * tiles * outputs * geo.blocks,
-        useful=pr.k * pr.n * pr.p * pr.q * shares / (tiles * geo.blocks * outputs),
-        register_intensity=2.0 * outputs / (pixels + geo.tile_k),
+        partial_bytes=0.0 if cf["combine"] == NONE else float(tiling.word) * tiles * outputs * tiling.blocks,
+        useful=pr.k * pr.n * pr.p * pr.q * shares / (tiles * tiling.blocks * outputs),
+        register_intensity=2.0 * outputs / (pixels + tiling.tile_k),
         block_intensity=2.0 * turns * outputs
-        / (geo.share * geo.xh * geo.xw + tile_bytes / geo.word * cf["nk"]),
+        / (tiling.share * tiling.xh * tiling.xw + tile_bytes / tiling.word * cf["nk"]),
         vectors=live_vectors(pr, device, cf["v"], cf["tk"], cf["th"], cf["tw"]) // device.lanes,
         width=cf["v"] * word_registers(pr),
         multiply_adds=turns * cf["tk"] * (pixels + 1 if dots else pixels * issue_slots(pr, device)),
         filter_loads=turns * cf["tk"], input_loads=turns * pixels, turns=int(turns),
-        copying=_copying(pr, cf, geo) * (1 if geo.steps == 1 else tiles) + looking,
-        storing=tiles * _storing(pr, cf, geo),
-        filter_bytes=tile_bytes * tiles * geo.met,
-        filter_once_bytes=tile_bytes * min(cf["nk"], geo.filter_tiles), filter_tile_bytes=tile_bytes,
-        input_bytes=float(geo.word) * tiles * geo.share * geo.met * _under_tile(pr, cf),
-        input_tile_bytes=geo.shared_bytes if cf["x"] else 0,
+        copying=_copying(pr, cf, tiling) * (1 if tiling.steps == 1 else tiles) + looking,
+        storing=tiles * _storing(pr, cf, tiling),
+        filter_bytes=tile_bytes * tiles * tiling.met,
+        filter_once_bytes=tile_bytes * min(cf["nk"], tiling.filter_tiles), filter_tile_bytes=tile_bytes,
+        input_bytes=float(tiling.word) * tiles * tiling.share * tiling.met * _under_tile(pr, cf),
+        input_tile_bytes=tiling.shared_bytes if cf["x"] else 0,
     )  # fmt: skip
 
 
@@ -70,24 +70,25 @@ def _under_tile(pr: Problem, cf: Values) -> float:
     return inputs * (1.0 + (LINE - 1) * min(1.0, max(0.0, 2.0 * (crowd - 1.0))))
 
 
-def _copying(pr: Problem, cf: Values, geo: Geometry) -> float:
+def _copying(pr: Problem, cf: Values, tiling: CpuTiling) -> float:
     """Instructions to copy the input of a block."""
     if not cf["x"]:
         return 0.0
     if pr.layout_in == "nchw":
-        return geo.share * geo.xh * (14.0 + geo.xw * (0.4 if pr.stride[1] == 1 else 2.0))
-    return geo.xh * geo.xw * (14.0 + geo.share * (0.15 if geo.run == LINE else 0.6))
+        return tiling.share * tiling.xh * (14.0 + tiling.xw * (0.4 if pr.stride[1] == 1 else 2.0))
+    return tiling.xh * tiling.xw * (14.0 + tiling.share * (0.15 if tiling.run == LINE else 0.6))
 
 
-def _storing(pr: Problem, cf: Values, geo: Geometry) -> float:
+def _storing(pr: Problem, cf: Values, tiling: CpuTiling) -> float:
     """Instructions to store a register tile, those that hang over an edge on average."""
-    outputs = geo.tile_k * cf["th"] * cf["tw"]
+    outputs = tiling.tile_k * cf["th"] * cf["tw"]
     if pr.layout_out == "nhwc":
         quick = outputs / cf["v"] * 1.5
     else:
         turns = cf["tk"] * cf["th"] * ceil_div(cf["tw"], cf["v"])
         quick = turns * cf["v"] * (cf["v"].bit_length() + 1.0) + outputs / cf["v"]
-    inside = _inside(pr.kg, geo.tile_k) * _inside(geo.view.p, cf["th"]) * _inside(geo.view.q, cf["tw"])
+    inside = _inside(pr.kg, tiling.tile_k) * _inside(tiling.view.p, cf["th"])
+    inside *= _inside(tiling.view.q, cf["tw"])
     slow = 1.0 - inside if cf["combine"] != ATOMIC else 1.0
     return quick * (1.0 - slow) + 8.0 * outputs * slow
 

@@ -19,7 +19,7 @@
 //
 //   global --(stage.h)--> x tile and filter in shared memory --> row, tap in registers --> acc --(direct_store.h)--> y
 //
-// Knobs (spec.py has their values and rules, docs/families.md what each buys):
+// Knobs (gpu.py has their values and rules, docs/families.md what each buys):
 //   VECTOR TK TH TW   v 1 2 4, tk 1 .. 8, th, tw: the thread tile. Each word from shared memory takes an issue slot, as
 //                     a multiply-add does: 4x8 sums reach 0.73 of the f32 peak, 16x8 0.85
 //   BK BH BW          threads of a block over K, rows and columns; W_FASTEST (wfast): which way neighbours lie

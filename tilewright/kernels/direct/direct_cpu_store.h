@@ -1,6 +1,8 @@
 // How a CPU core stores a register tile of direct_cpu.h: whole vectors where they fit, else one by one; in nchw pixels
 // and channels are turned first.
 
+#include "shuffles.h"
+
 #define TH_OUT (POOL_HERE ? TH / POOL_SIZE : TH)  // of the tile as it is stored
 #define TW_OUT (POOL_HERE ? TW / POOL_SIZE : TW)
 #define WIDE_STORE (COMBINE != ATOMIC && (Y_NHWC || !ADD || !EPILOGUE_HERE))  // z of nchw is read one by one
@@ -13,35 +15,17 @@ INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL out_t *bias, const 
     UNROLL for (int e = 0; e < POOL_SIZE * POOL_SIZE; e++) {
         int h = b * POOL_SIZE + e / POOL_SIZE, w = i * POOL_SIZE + e % POOL_SIZE;
         wide v = finish_channels(acc[a][h][w], bias, k + a * VECTOR, z, Z_AT(at.n, k + a * VECTOR, p + h, q + w));
-        pooled = POOL == 2 ? pooled + v : v > pooled || v != v ? v : pooled;
+        pool_take_lanes(&pooled, &v);
     }
-    return POOL == 2 ? pooled / (acc_t)(POOL_SIZE * POOL_SIZE) : pooled;
+    return pool_mean_lanes(pooled);
 #else
     return finish_channels(acc[a][b][i], bias, k + a * VECTOR, z, Z_AT(at.n, k + a * VECTOR, p + b, q + i));
 #endif
 }
 
-#if VECTOR == 16
-#define LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#elif VECTOR == 8
-#define LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#else
-#define LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#endif
-
-// nchw: VECTOR pixels of VECTOR channels from k on become VECTOR channels of `count` pixels, by perfect shuffles.
+// nchw: VECTOR pixels of VECTOR channels from k on become VECTOR channels of `count` pixels.
 INLINE void store_turned(GLOBAL done_t *y, wide rows[VECTOR], int count, int plane, int k SCALE_PARAMETER) {
-    UNROLL for (int size = 1; size < VECTOR; size *= 2) {
-        wide next[VECTOR];
-        UNROLL for (int j = 0; j < VECTOR / 2; j++) {
-            next[2 * j] = LOW(rows[j], rows[j + VECTOR / 2]);
-            next[2 * j + 1] = HIGH(rows[j], rows[j + VECTOR / 2]);
-        }
-        UNROLL for (int j = 0; j < VECTOR; j++) rows[j] = next[j];
-    }
+    turn_lanes(rows);
     UNROLL for (int v = 0; v < VECTOR; v++) {
         GLOBAL done_t *to = y + (offset_t)v * plane;
         if (count == VECTOR) store_columns(to, rows[v], k + v);

@@ -25,7 +25,7 @@
 //
 // Knobs (spec.py has their values and rules, docs/families.md what each buys):
 //   TK VECTOR TP      tk 1 .. 4, v 1 2 4, tp 1 .. 20: a thread's tile, 4 TK channels by VECTOR TP pixels
-//   LK WK WP SB       lk 1 .. 32 lanes over channels, wk, wp 1 .. 8 warps over both, sb 1 .. 8 shares of C
+//   LK WK WP SB       lk 1 .. 32 lanes over channels, wk 1 .. 4, wp 1 .. 8 warps, sb 1 .. 8 shares of C
 //   FRAGMENTS         fd: 2: the next words are read before the multiply-adds of these are done
 //   CV CS STAGES      cv 1 4 channels read at once (nhwc), cs 4 .. 64 of a step, stages 2 .. 4 buffers
 //   STREAM SG COMBINE stream, sg, combine: how tiles and shares are dealt out to blocks, and meet (tile.h)
@@ -39,7 +39,6 @@
 #define PB (WP * LP * PT)
 #define HB 1                                // the tile of pixels, as tile.h has it: one row
 #define WB PB
-#define SC 1
 #define TEAM (32 * WK * WP)
 #define THREADS (TEAM * SB)
 #define CHANNELS (CS / SB)                  // of a step, for one thread; UNROLLED of them are unrolled
@@ -52,6 +51,7 @@
 #define FINISHES(me, g) (OUTS % SB == 0 || (g) * SB + (me).share < OUTS)
 
 #include "tile.h"
+#include "pixels.h"
 
 typedef struct {
     int k, px;        // this thread's first output in the block tile
@@ -125,18 +125,12 @@ INLINE void advance(Reader *from, const SHARED float *shared, Lane me, int run) 
     from->x = shared + from->slot * STAGE_FLOATS + me.x;
 }
 
-INLINE offset_t y_at(int k, int px) {
-    if (N == 1 && !Y_NHWC) return (offset_t)k * (P * Q) + px;
-    return Y_NHWC ? (offset_t)px * (GROUPS_ * K) + k
-                  : ((offset_t)(px / (P * Q)) * (GROUPS_ * K) + k) * (P * Q) + px % (P * Q);
-}
-
 // Put zeros where the shares of the tile will be added.
 INLINE void zero_outputs(GLOBAL float *y, GLOBAL unsigned *arrived, Place at) {
     if (!ZEROES_TILE(at)) return;
     for (int e = THREAD(0); e < KB * PB; e += THREADS) {
         int k = at.k0 + (Y_NHWC ? e % KB : e / PB), px = at.q0 + (Y_NHWC ? e / KB : e % PB);
-        if (k < K && px < PIXELS) y[y_at(at.group * K + k, px)] = 0;
+        if (k < K && px < PIXELS) y[pixel_at(at.group * K + k, px)] = 0;
     }
     zeros_written(arrived, at);
 }

@@ -28,7 +28,7 @@ INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
     y += SHARE_AT(at);
 #if Y_VECTOR && COMBINE != ATOMIC
     if (whole) {
-        const offset_t to = y_at(group + k, px);
+        const offset_t to = pixel_at(group + k, px);
 #if Y_NHWC  // the count must be spelt: OpenCL makes a name of it
         if (EPILOGUE_HERE) before_pool_run(4, v, bias, group + k, 1, z, to);
 #else
@@ -40,7 +40,7 @@ INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
     UNROLL for (int i = 0; i < RUN_OUT; i++) {
         int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i);
         if (whole && ki < K && pi < PIXELS) {
-            offset_t to = y_at(group + ki, pi);
+            offset_t to = pixel_at(group + ki, pi);
             if (EPILOGUE_HERE) v[i] = before_pool(v[i], bias, group + ki, z, to);
             if (COMBINE == ATOMIC) atomic_add(y + to, v[i]);
             else y[to] = v[i];

@@ -8,10 +8,11 @@
 //        / PARTS rows for CHANNELS channels,        32 channels x 32 pixels of one tap in shared memory: read
 //        neighbours along the pixels                along the channels, written along the pixels
 //
+// Knobs: those of the product. TURNED, CHANNELS and PARTS follow from the layer (im2col.py).
 // Example: n1c64h56w56r3s3p1: 576 rows of 3,136 floats, 7.2 MB: 9 times the input. n1c3h224w224r16s16u16, patches:
 // 49 quads of pixels of 3 channels are 147 threads; with a tap each (PARTS = 256) 37,632.
 
-#include "epilogue.h"
+#include "sizes.h"
 
 #define RS (SIZE_R * SIZE_S)
 #define PIXELS ((offset_t)SIZE_N * SIZE_P * SIZE_Q)
@@ -24,7 +25,7 @@ INLINE float input_at(const GLOBAL float *x, offset_t px, int c, int r, int s) {
     int w = (int)(px % SIZE_Q) * STRIDE_W + s * DILATION_W - PAD_LEFT;
     offset_t n = px / (SIZE_P * SIZE_Q);
     if (px >= PIXELS || (unsigned)h >= SIZE_H || (unsigned)w >= SIZE_W) return 0.0f;
-    return x[X_NHWC ? ((n * SIZE_H + h) * SIZE_W + w) * SIZE_C + c : ((n * SIZE_C + c) * SIZE_H + h) * SIZE_W + w];
+    return x[X_AT(n, c, h, w)];
 }
 
 BOUNDED_KERNEL(im2col, THREADS, 1)(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT columns) {

@@ -12,6 +12,7 @@ from math import prod
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
+from tilewright.kernels.batch import program
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch
 from tilewright.kernels.gemm.product import product
 from tilewright.kernels.gemm.spec import Gemm, blueprint, refused
@@ -59,7 +60,7 @@ class Im2col(Gemm):
             source="im2col.cu", defines=tuple(_defines(problem).items()), launches=(*before, first, *behind),
             packed_bytes=inner.packed_bytes, pack=inner.pack, packing=inner.packing,
             workspace=(Buffer("columns", column_bytes(problem)), *inner.workspace),
-            parts=(replace(inner, launches=(), workspace=()),),
+            parts=(program(inner),),
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:

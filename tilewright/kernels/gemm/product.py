@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_BODY
-from tilewright.kernels.tile import ceil_div, lines, quad_pitch
+from tilewright.kernels.tile import ProductTiling, ceil_div, lines, quad_pitch
 from tilewright.problem import Problem
 
 
@@ -49,7 +50,7 @@ def product(pr: Problem) -> Product:
     columns = pr.r * pr.s > 1 or any(pr.pad)
     strided = not columns and pr.stride != (1, 1)
     x_nhwc = not columns and (pr.layout_in == "nhwc" or pr.h * pr.w == 1)
-    pitch = ceil_div(pixels, 4) * 4 if columns else pr.h * pr.w
+    pitch = round_up(pixels, 4) if columns else pr.h * pr.w
     return Product(
         k=pr.kg, c=pr.cg * pr.r * pr.s, groups=pr.groups, pixels=pixels, columns=columns,
         x_nhwc=x_nhwc, y_nhwc=pr.layout_out == "nhwc" or plane == 1, pitch=pitch,
@@ -57,30 +58,22 @@ def product(pr: Problem) -> Product:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes that follow from a product and a config; the kernel's defines of the same names."""
+@dataclass(frozen=True, kw_only=True)
+class GemmTiling(ProductTiling):
+    """Those of the gemm kernel.
+
+    Attributes:
+        kt, pt: output channels and pixels of a thread.
+        run: channels unrolled into one loop body.
+        x_pitch: floats from one row of the staged input to the next.
+        x_floats: of all.
+    """
 
     kt: int
     pt: int
-    kb: int
-    pb: int
-    team: int
-    threads: int
-    k_tiles: int
-    p_tiles: int
-    tiles: int
-    turns: int
     run: int
     x_pitch: int
     x_floats: int
-    x_copies: int
-    shared_bytes: int
-
-    @property
-    def tile(self) -> int:
-        """Outputs of a block."""
-        return self.kb * self.pb
 
 
 def threads(cf: Values) -> int:
@@ -97,21 +90,21 @@ def run_of(cf: Values) -> int:
     return run
 
 
-def sizes(pd: Product, cf: Values, aligned: bool = True) -> Sizes:
-    """Work out the sizes of a config."""
+def tiling_of(pd: Product, cf: Values, aligned: bool = True) -> GemmTiling:
+    """Work out the tiling of a config."""
     kt, pt = 4 * cf["tk"], cf["v"] * cf["tp"]
     kb, pb = cf["wk"] * cf["lk"] * kt, cf["wp"] * 32 // cf["lk"] * pt
-    team, cs = 32 * cf["wk"] * cf["wp"], cf["cs"]
+    cs = cf["cs"]
     across = pb + (4 - pb) % 32 if pd.x_nhwc else pb  # 8 channels x 4 pixels meet 32 banks
     x_pitch = quad_pitch(cs) if cf["cv"] == 4 else across
     x_floats = lines((pb if cf["cv"] == 4 else cs) * x_pitch)
     wide = cf["cv"] == 4 or (pd.quads and pb % 4 == 0 and aligned)
     k_tiles, p_tiles = ceil_div(pd.k, kb), ceil_div(pd.pixels, pb)
     meeting = cf["sb"] * kb * pb if cf["sb"] > 1 else 0
-    return Sizes(
-        kt=kt, pt=pt, kb=kb, pb=pb, team=team, threads=team * cf["sb"], k_tiles=k_tiles, p_tiles=p_tiles,
+    return GemmTiling(
+        kt=kt, pt=pt, kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, p_tiles=p_tiles,
         tiles=k_tiles * p_tiles * pd.groups, turns=ceil_div(pd.c, cs), run=run_of(cf), x_pitch=x_pitch,
-        x_floats=x_floats, x_copies=ceil_div(cs * pb // (4 if wide else 1), team * cf["sb"]),
+        x_floats=x_floats, x_copies=ceil_div(cs * pb // (4 if wide else 1), threads(cf)),
         shared_bytes=4 * max(cf["stages"] * (cs * kb + x_floats), meeting),
     )  # fmt: skip
 

@@ -10,18 +10,20 @@ from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.gemm.product import (
+    GemmTiling,
     Product,
-    Sizes,
     product,
     registers,
     run_of,
-    sizes,
     threads,
+    tiling_of,
 )
 from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of, work_of
 from tilewright.kernels.limits import (
     MOST_BODY,
     MOST_COPIES,
+    SCHEDULERS,
+    SPARE,
     SPILLS,
     block_rule,
     blocks_param,
@@ -29,21 +31,32 @@ from tilewright.kernels.limits import (
     fits_shared,
     no_gpu,
     resident_rule,
+    schedulers_rule,
     shared_rule,
 )
 from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
     LAST_ORDER,
     SECOND_POOLS,
-    SUM_THREADS,
     combine_param,
     may_combine,
     operands,
     reduction_buffers,
     second_pass,
+    share_defines,
     zeros_before,
 )
-from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, ceil_div, image_defines, up_to
+from tilewright.kernels.tile import (
+    ATOMIC,
+    LAST,
+    NONE,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    k_fastest,
+    up_to,
+)
 from tilewright.kernels.word import in_tiles
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -104,7 +117,7 @@ class Gemm(Family):
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """One share of C of the longest block, then the shares one after the other."""
         cf = config.values
-        turns = sizes(product(problem), cf).turns
+        turns = tiling_of(product(problem), cf).turns
         shares = turns if cf["stream"] else cf["sg"]
         return ceil_div(turns, cf["sg"]) * cf["cs"] // cf["sb"] + cf["sb"] + shares
 
@@ -115,21 +128,21 @@ def refused(problem: Problem, device: Device) -> str | None:
 
 
 def _fits_registers(device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(cf), threads(cf) * cf["mb"], spare=5)
+    return fits_registers(device, registers(cf), threads(cf) * cf["mb"], spare=SPARE)
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    block = max(sizes(product(problem), cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]})
+    block = max(tiling_of(product(problem), cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]})
     return fits_shared(device, block, cf["mb"])
 
 
 def _shares_out(problem: Problem, device: Device, cf: Values) -> bool:
     """Whether a stream has steps for all blocks, that are no whole tiles, and full turns before a rest."""
-    sz = sizes(product(problem), cf | dict(stages=2))
-    stream = stream_of(device, sz, cf)
+    tiling = tiling_of(product(problem), cf | dict(stages=2))
+    stream = stream_of(device, tiling, cf)
     if stream is None:
         return True
-    uneven = sz.tiles % stream.blocks != 0 and stream.each >= 2 and sz.tiles * sz.turns < 1 << 31
+    uneven = tiling.tiles % stream.blocks != 0 and stream.each >= 2 and tiling.tiles * tiling.turns < 1 << 31
     return uneven and (cf["stream"] != REST or stream.full_tiles > 0)
 
 
@@ -148,8 +161,7 @@ RULES = (
     Rule("p_warps", lambda problem, v, tp, lk, wp: v * tp * (32 // lk) * (wp - 1) < product(problem).pixels,
          "warps along pixels without outputs"),
     block_rule(lambda device, wk, wp, sb: 32 * wk * wp * sb <= min(512, device.max_threads)),
-    Rule("schedulers", lambda wk, wp, sb, mb: wk * wp * sb * mb >= 4,
-         "a unit has four schedulers to keep busy"),
+    schedulers_rule(lambda wk, wp, sb, mb: wk * wp * sb * mb >= SCHEDULERS),
     resident_rule(lambda device, wk, wp, sb, mb: 32 * wk * wp * sb * mb <= device.threads_per_unit),
     Rule("registers", lambda device, cf: _fits_registers(device, cf | dict(fd=1, cv=1)),
          SPILLS, needs="tk v tp wk wp sb mb"),
@@ -162,7 +174,7 @@ RULES = (
          "each share takes whole buffers of a step's channels"),
     Rule("body", lambda cf: 4 * cf["tk"] * cf["v"] * cf["tp"] * run_of(cf) <= MOST_BODY,
          "the loop's body overflows the instruction cache", needs="tk v tp sb fd cv cs"),
-    Rule("x_copies", lambda problem, cf: sizes(
+    Rule("x_copies", lambda problem, cf: tiling_of(
         product(problem), cf | dict(stages=2)).x_copies <= MOST_COPIES,
         "a thread keeps the addresses of at most 16 copies in registers",
         needs="tk v tp lk wk wp sb fd cv cs"),
@@ -191,57 +203,58 @@ def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool = True) -> 
     """Lay out the launches; the input of a product of columns is the buffer ``columns``."""
     pd = product(pr)
     cf = cf if aligned or pd.columns else {**cf, "cv": 1, "fd": 1 if cf["cv"] == 4 else cf["fd"]}
-    sz = sizes(pd, cf, aligned or pd.columns)
-    c_padded = ceil_div(sz.turns * cf["cs"], pr.r * pr.s)
-    stream = stream_of(device, sz, cf)
-    blocks = stream.full_tiles + stream.blocks if stream else sz.tiles * cf["sg"]
+    tiling = tiling_of(pd, cf, aligned or pd.columns)
+    c_padded = ceil_div(tiling.turns * cf["cs"], pr.r * pr.s)
+    stream = stream_of(device, tiling, cf)
+    blocks = stream.full_tiles + stream.blocks if stream else tiling.tiles * cf["sg"]
     # Sums that wait for others: of each block; a block of a stream ends a tile and begins another.
-    parts = sz.tile * (2 * stream.blocks if stream else blocks)
+    parts = tiling.tile * (2 * stream.blocks if stream else blocks)
     shared = {}
     if stream:
         shared = dict(FULL_TILES=stream.full_tiles, STREAM_STEPS=stream.each, LONGER=stream.longer)
-    launches, workspace = _launches(pr, device, pd, sz, cf, blocks, parts)
+    defines = _defines(pr, pd, tiling, cf, parts, c_padded * pr.r * pr.s, aligned) | shared
+    launches, workspace = _launches(pr, device, pd, tiling, cf, blocks, parts)
     return Blueprint(
         source="gemm.cu",
-        defines=(*_defines(pr, pd, sz, cf, parts, c_padded * pr.r * pr.s, aligned).items(), *shared.items()),
-        launches=launches, packed_bytes=4 * pd.groups * sz.k_tiles * c_padded * pr.r * pr.s * sz.kb,
-        pack=(("PACK_K", sz.kb), ("PACK_C", c_padded)), packing=in_tiles(sz.kb, c_padded),
+        defines=tuple(defines.items()),
+        launches=launches, packed_bytes=4 * pd.groups * tiling.k_tiles * c_padded * pr.r * pr.s * tiling.kb,
+        pack=(("PACK_K", tiling.kb), ("PACK_C", c_padded)), packing=in_tiles(tiling.kb, c_padded),
         workspace=workspace,
     )  # fmt: skip
 
 
 def _launches(
-    pr: Problem, device: Device, pd: Product, sz: Sizes, cf: Values, blocks: int, parts: int
+    pr: Problem, device: Device, pd: Product, tiling: GemmTiling, cf: Values, blocks: int, parts: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine = cf["combine"]
     args = (*operands(combine, "columns" if pd.columns else "x"), "partial", "arrived")
-    main = Launch("gemm", (blocks, 1, 1), (sz.threads, 1, 1), args, sz.shared_bytes)
-    workspace = reduction_buffers(pr, cf, parts, sz.tiles)
+    main = Launch("gemm", (blocks, 1, 1), (tiling.threads, 1, 1), args, tiling.shared_bytes)
+    workspace = reduction_buffers(pr, cf, parts, tiling.tiles)
     return (*zeros_before(device, combine), main, *second_pass(pr, combine)), workspace
 
 
 def _defines(
-    pr: Problem, pd: Product, sz: Sizes, cf: Values, parts: int, c_padded: int, aligned: bool
+    pr: Problem, pd: Product, tiling: GemmTiling, cf: Values, parts: int, c_padded: int, aligned: bool
 ) -> dict[str, int]:
-    quads = pd.quads and sz.pb % 4 == 0 and (aligned or pd.columns)
+    quads = pd.quads and tiling.pb % 4 == 0 and (aligned or pd.columns)
     divisible = pd.k % 4 == 0 if pd.y_nhwc else pr.p * pr.q % cf["v"] == 0
     y_vector = divisible and cf["combine"] != ATOMIC and (aligned or (not pd.y_nhwc and cf["v"] == 1))
     last = (pd.pitch if pd.columns and not pd.x_nhwc else pd.pixels) - (4 if quads else 1)
-    filter_bytes = 4 * c_padded * sz.k_tiles * sz.kb * pd.groups
+    filter_bytes = 4 * c_padded * tiling.k_tiles * tiling.kb * pd.groups
     met = 4 * parts if cf["combine"] == LAST else 0
     largest = max(4 * pd.x_floats, pr.x_bytes, pr.z_bytes * cf["sg"], filter_bytes, met)
     images = image_defines(pr, View.unflattened(pr)) | dict(Y_NHWC=int(pd.y_nhwc))
     return images | dict(
         VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],
-        CV=cf["cv"], CS=cf["cs"], STAGES=cf["stages"], FRAGMENTS=cf["fd"], UNROLLED=sz.run,
-        MIN_BLOCKS=cf["mb"], STREAM=cf["stream"], SG=cf["sg"], COMBINE=cf["combine"],
-        TILE_STEPS=sz.turns, STEPS=sz.turns,
-        K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, C_PADDED=c_padded,
+        CV=cf["cv"], CS=cf["cs"], STAGES=cf["stages"], FRAGMENTS=cf["fd"], UNROLLED=tiling.run,
+        MIN_BLOCKS=cf["mb"], STREAM=cf["stream"],
+        TILE_STEPS=tiling.turns, STEPS=tiling.turns,
+        K_TILES=tiling.k_tiles, P_TILES=1, Q_TILES=tiling.p_tiles, C_PADDED=c_padded,
         N=pr.n, C=pd.c, H=pr.h, W=pr.w, K=pd.k, GROUPS_=pd.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], STRIDED=int(pd.strided),
         X_NHWC=int(pd.x_nhwc), X_ROWS=int(pd.columns or pr.n == 1), X_PITCH_C=pd.pitch,
-        X_QUADS=int(quads), X_LAST=last, X_PITCH=sz.x_pitch, X_FLOATS=sz.x_floats,
-        X_KEPT=int(sz.x_copies <= MOST_COPIES), Y_VECTOR=int(y_vector),
-        K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
-        OFFSET64=offset64(largest // 4),
+        X_QUADS=int(quads), X_LAST=last, X_PITCH=tiling.x_pitch, X_FLOATS=tiling.x_floats,
+        X_KEPT=int(tiling.x_copies <= MOST_COPIES), Y_VECTOR=int(y_vector),
+        K_FASTEST=k_fastest(pr), SHARED_BYTES=tiling.shared_bytes,
+        OFFSET64=offset64(largest // 4), **share_defines(cf["combine"], sg=cf["sg"]),
     )  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.gemm.product import Sizes, product, registers, sizes
+from tilewright.kernels.gemm.product import GemmTiling, product, registers, tiling_of
 from tilewright.kernels.limits import resident
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.work import GpuWork
@@ -35,45 +35,45 @@ class Stream:
     longer: int
 
 
-def stream_of(device: Device, sz: Sizes, cf: Values) -> Stream | None:
+def stream_of(device: Device, tiling: GemmTiling, cf: Values) -> Stream | None:
     """Share tiles out; None where each tile, or each share of it, has a block of its own."""
     if not cf["stream"]:
         return None
     blocks = device.units * cf["mb"]
-    full_tiles = max(0, sz.tiles // blocks - (cf["stream"] == LAST_TURN)) * blocks
-    return Stream(full_tiles, blocks, *divmod((sz.tiles - full_tiles) * sz.turns, blocks))
+    full_tiles = max(0, tiling.tiles // blocks - (cf["stream"] == LAST_TURN)) * blocks
+    return Stream(full_tiles, blocks, *divmod((tiling.tiles - full_tiles) * tiling.turns, blocks))
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count what one block and one thread do."""
     pd = product(pr)
-    sz = sizes(pd, cf)
-    stream = stream_of(device, sz, cf)
-    blocks = stream.blocks if stream else sz.tiles * cf["sg"]  # whose work is counted
-    turns = sz.tiles * sz.turns / blocks if stream else ceil_div(sz.turns, cf["sg"])
-    tiles = max(1.0, sz.tiles / blocks) if stream else 1.0  # that a block stores
+    tiling = tiling_of(pd, cf)
+    stream = stream_of(device, tiling, cf)
+    blocks = stream.blocks if stream else tiling.tiles * cf["sg"]  # whose work is counted
+    turns = tiling.tiles * tiling.turns / blocks if stream else ceil_div(tiling.turns, cf["sg"])
+    tiles = max(1.0, tiling.tiles / blocks) if stream else 1.0  # that a block stores
     shared = max(1.0, tiles - stream.full_tiles / blocks) if stream else 0.0  # of these, whose parts meet
     channels = turns * cf["cs"] / cf["sb"]  # of one thread
-    words = (sz.kt + sz.pt) * channels * HIDDEN[cf["fd"]]
-    step = cf["cs"] * (sz.kb + sz.pb)
-    copies = cf["cs"] * sz.kb / 4 / sz.threads + sz.x_copies
-    loads = cf["tk"] * max(1.0, cf["lk"] / 8) + sz.pt * max(1.0, 1.0 / cf["lk"]) / 4
-    waves = sz.threads / 32 * channels * loads
-    meeting = 3.0 * sz.kt * sz.pt if cf["sb"] > 1 else 0.0
-    storing = (4.0 * sz.kt * sz.pt / cf["sb"] + meeting) * (tiles + shared * (STREAM_STORE - 1.0))
+    words = (tiling.kt + tiling.pt) * channels * HIDDEN[cf["fd"]]
+    step = cf["cs"] * (tiling.kb + tiling.pb)
+    copies = cf["cs"] * tiling.kb / 4 / tiling.threads + tiling.x_copies
+    loads = cf["tk"] * max(1.0, cf["lk"] / 8) + tiling.pt * max(1.0, 1.0 / cf["lk"]) / 4
+    waves = tiling.threads / 32 * channels * loads
+    meeting = 3.0 * tiling.kt * tiling.pt if cf["sb"] > 1 else 0.0
+    storing = (4.0 * tiling.kt * tiling.pt / cf["sb"] + meeting) * (tiles + shared * (STREAM_STORE - 1.0))
     shares = 2 if stream else cf["sg"]
     return GpuWork(
-        blocks=blocks, threads=sz.threads, registers=registers(cf),
-        resident=resident(device, registers(cf), sz.threads, sz.shared_bytes, cf["mb"]),
-        shared_bytes=sz.shared_bytes, steps=ceil_div(int(turns), 1), buffers=cf["stages"],
-        fma=channels * sz.kt * sz.pt, shared_loads=words, global_loads=0.0,
+        blocks=blocks, threads=tiling.threads, registers=registers(cf),
+        resident=resident(device, registers(cf), tiling.threads, tiling.shared_bytes, cf["mb"]),
+        shared_bytes=tiling.shared_bytes, steps=int(turns), buffers=cf["stages"],
+        fma=channels * tiling.kt * tiling.pt, shared_loads=words,
         staging=turns * (4.0 * copies + 20.0), epilogue=storing,
         wavefronts=waves + turns * step / 32, load_bytes=4.0 * turns * step,
-        store_sectors=tiles * sz.tile / (8.0 if pd.y_nhwc or cf["v"] * 32 // cf["lk"] >= 8 else 4.0),
+        store_sectors=tiles * tiling.tile / (8.0 if pd.y_nhwc or cf["v"] * 32 // cf["lk"] >= 8 else 4.0),
         dram_bytes=4.0 * pd.groups * pd.k * pd.c + 4.0 * pd.x_floats + pr.y_bytes,
-        cluster=1, shares=shares, combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * sz.tile * blocks * (2 if stream else 1),
-        tile_bytes=4.0 * sz.tile, useful=pd.pixels * pd.k * pd.groups / (sz.tile * sz.tiles),
-        register_intensity=2.0 * sz.kt * sz.pt / (sz.kt + sz.pt),
-        block_intensity=2.0 * sz.tile / (sz.kb + sz.pb),
+        shares=shares, combine=COMBINE_NAMES[cf["combine"]],
+        partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * tiling.tile * blocks * (2 if stream else 1),
+        tile_bytes=4.0 * tiling.tile, useful=pd.pixels * pd.k * pd.groups / (tiling.tile * tiling.tiles),
+        register_intensity=2.0 * tiling.kt * tiling.pt / (tiling.kt + tiling.pt),
+        block_intensity=2.0 * tiling.tile / (tiling.kb + tiling.pb),
     )  # fmt: skip

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import offset64, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Launch, Values
 from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import SUM_THREADS, operands, partial_sums, second_pass
+from tilewright.kernels.split_k import operands, partial_sums, second_pass, share_defines
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     TWO_PASS,
     View,
     ceil_div,
+    columns_under,
     image_defines,
     layer_defines,
+    rows_under,
     single_tile_defines,
 )
 from tilewright.kernels.word import dtype_code, filter_bytes, in_tiles, word_bytes, word_registers, words
@@ -45,9 +47,8 @@ def widths(pr: Problem, most: int) -> tuple[int, ...]:
 
 def copied_bytes(pr: Problem, v: int, rows: int, columns: int) -> int:
     """Bytes of the input under so many rows and columns, as an item copies it."""
-    lines = (rows - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
-    used = (columns - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
-    return word_bytes(pr) * pr.cg * lines * (ceil_div(used + v - 1, v) * v)
+    line = round_up(columns_under(pr, columns) + v - 1, v)
+    return word_bytes(pr) * pr.cg * rows_under(pr, rows) * line
 
 
 def fits(pr: Problem, v: int, th: int, tw: int) -> bool:
@@ -87,7 +88,7 @@ def item_sides(pr: Problem, device: Device, cf: Values) -> tuple[int, int]:
     """Rows and columns of an item: whole rows, and as many as the first cache and all cores have work for."""
     v, th, tile = cf["v"], cf["th"], cf["tw"] * cf["v"]
     near = NEAR_BYTES_OF_ONE_TAP if pr.r * pr.s == 1 else NEAR_BYTES
-    columns = ceil_div(pr.q, v) * v
+    columns = round_up(pr.q, v)
     while columns > tile and copied_bytes(pr, v, th, columns) > near:
         columns = max(tile, ceil_div(columns, 2 * tile) * tile)
     rows = pr.p
@@ -110,14 +111,14 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
     combine, view = cf["combine"], View.unflattened(pr)
     main = Launch("grouped", (blocks, 1, 1), (1, 1, 1), (*operands(combine), *scale_operand(pr)))
     defines = dict(
-        VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"], COMBINE=combine,
+        VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"],
         ROLLED=int(rolled), TK=outputs_at_once(pr, cf["th"], cf["tw"]),
         ITEM_ROWS=rows, ITEM_COLUMNS=columns, P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
         MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1,
         DTYPE=dtype_code(pr), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view), **single_tile_defines(),
         **requant_defines(pr),
-        SUM_THREADS=SUM_THREADS,
+        **share_defines(combine),
         OFFSET64=offset64(4 * pr.n * pr.c * pr.h * pr.w, 4 * pr.z_elements),
     )  # fmt: skip
     return Blueprint(
@@ -139,9 +140,8 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     run = items / blocks
     tiles = run * ceil_div(pr.kg, tk) * ceil_div(rows, th) * ceil_div(min(columns, pr.q), tw * v)
     taps, vectors = pr.cg * pr.r * pr.s, tiles * tk * th * tw
-    lines = (th - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
     each = pr.stride[1] if pr.stride[1] < 3 else v  # loads of a vector
-    loads = tiles * pr.cg * lines * pr.s * tw * each
+    loads = tiles * pr.cg * rows_under(pr, th) * pr.s * tw * each
     copied = copied_bytes(pr, v, rows, columns)
     copies = copied / (word_bytes(pr) * v)
     channel_bytes = float(word_bytes(pr) * words(pr) * pr.r * pr.s)  # of the filter of a channel

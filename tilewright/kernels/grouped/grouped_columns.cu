@@ -13,6 +13,7 @@
 // two vectors every other lane, even or odd ones.
 // The last vector of a row ends with the row, the last tile with the image and the group: some outputs are made
 // twice, by one thread, and only rows shorter than a vector are stored one number at a time.
+// Knobs (spec.py): VECTOR (v 2 .. 16), TH, TW (th, tw): a tile. TK, ITEM_ROWS and ITEM_COLUMNS follow (columns.py).
 // Example: MB1 (112x112, 3x3), VECTOR = 16, TH = 4, TW = 1: an item of 28 x 112 pixels copies 30 lines of 114;
 // 18 vectors read for 36 multiply-adds.
 
@@ -21,8 +22,6 @@
 #define KB 1
 #define HB 1
 #define WB 1
-#define SC 1
-#define SG 1
 #define SEEN_H ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)           // lines under a tile
 #define LINES ((ITEM_ROWS - 1) * STR_H + (R - 1) * DIL_H + 1)   // and under an item
 #define USED ((ITEM_COLUMNS - 1) * STR_W + (S - 1) * DIL_W + 1) // of a line; vectors hang over

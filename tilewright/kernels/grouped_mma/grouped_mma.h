@@ -2,7 +2,7 @@
 //
 //   BW NT PARTS     bundles of a warp; pieces of 8 of their output channels that it makes, one of PARTS of a bundle's
 //   PIECES          of 16 bytes of a pixel's inputs, of a bundle
-//   EACH         of x in a piece; BITS_OF one
+//   EACH            numbers of a piece; BITS_OF one, in the lowest bits of a word
 //   KPIECES         pieces along the sum, tap by tap
 //   W_WORDS         a lane's registers of the filter, in fours; W_AT(j, at): of outputs j, piece `at` of the sum
 

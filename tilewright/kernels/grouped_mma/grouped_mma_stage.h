@@ -3,17 +3,18 @@
 // Columns that are STR_W apart lie side by side, LENGTH of them, since a tap reads such. So that eight of them lie in
 // different banks, EXCHANGED pieces of a pixel are exchanged; halves of 32 bytes stay together.
 //
-// Of nchw a thread loads a run of RUN_IN columns of each of a piece's channels, and turns them. Runs begin LEAD columns
-// before the first that is needed, so that they lie inside a row of the image or outside.
+// A row is shared out to ROW_THREADS threads, a power of two: no division by a row's pieces. Of nchw a thread loads a
+// run of RUN_IN columns of each of a piece's channels, and turns them. Runs begin LEAD columns before the first that is
+// needed, so that they lie inside a row of the image or outside.
 
 #define ALL_PIECES (WN / PARTS * BW * PIECES)
 #define XW ((WB - 1) * STR_W + (S - 1) * DIL_W + 1)
 #define XH ((HB - 1) * STR_H + (R - 1) * DIL_H + 1)
 #define ROW_PIECES (LENGTH * STR_W * ALL_PIECES)
 #define ROW_RUNS (X_NHWC ? XW : (LEAD + XW + RUN_IN - 1) / RUN_IN)
-#define ITEMS (ROW_RUNS * ALL_PIECES)                // of a row
-#define THREAD_COPIES ((ITEMS + ROW_THREADS - 1) / ROW_THREADS)       // of them, by a thread
-#define ROWS_AT_ONCE (THREADS / ROW_THREADS)                   // threads that share a row: ROW_THREADS, a power of two
+#define ITEMS (ROW_RUNS * ALL_PIECES)  // of a row
+#define THREAD_COPIES ((ITEMS + ROW_THREADS - 1) / ROW_THREADS)  // of a row, by a thread
+#define ROWS_AT_ONCE (THREADS / ROW_THREADS)
 
 // Where a piece of a pixel lies in its row.
 INLINE int placed(int column, int piece) {

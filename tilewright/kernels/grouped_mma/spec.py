@@ -13,18 +13,20 @@ from tilewright.kernels.grouped_mma.tile import (
     EIGHT,
     PIECE,
     PIXELS,
-    Bundle,
-    Sizes,
+    GroupBundle,
+    GroupedMmaTiling,
     bundle_of,
     columns_at_once,
     pieces_of_sum,
     registers,
-    sizes,
     strip_rows,
+    tiling_of,
 )
 from tilewright.kernels.grouped_mma.work import work_of
 from tilewright.kernels.limits import (
     MOST_BODY,
+    SCHEDULERS,
+    SPARE,
     SPILLS,
     block_rule,
     blocks_param,
@@ -33,27 +35,35 @@ from tilewright.kernels.limits import (
     no_gpu,
     no_tensor_cores,
     resident_rule,
+    schedulers_rule,
     shared_rule,
     too_large,
 )
 from tilewright.kernels.products import PLAIN
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
-    SUM_THREADS,
+    POOL_APART,
     combine_param,
     operands,
     partial_sums,
-    pool_apart,
     second_pass,
+    share_defines,
 )
-from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
+from tilewright.kernels.tile import (
+    NONE,
+    TWO_PASS,
+    View,
+    ceil_div,
+    image_defines,
+    layer_defines,
+    row_threads,
+    up_to,
+)
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
 MOST_WORDS = 64  # registers of a lane for the filter of eight outputs, or 128 for a bundle: more do not fit
-SCHEDULERS = 4  # of a unit
-SPARE = 5  # registers that the compiler may need above the estimate
 GRANULE = 8  # registers that a thread is given at a time
 
 
@@ -106,18 +116,18 @@ class GroupedMma(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two where there is a pool."""
         cf, combine = config.values, config["combine"]
-        sz, bundle = sizes(problem, cf), _bundle(problem)
+        tiling, bundle = tiling_of(problem, cf), _bundle(problem)
         main = Launch(
-            "grouped_mma", (sz.blocks, 1, 1), (_threads(cf), 1, 1),
-            (*operands(combine), *scale_operand(problem)), shared_bytes=sz.shared_bytes,
+            "grouped_mma", (tiling.blocks, 1, 1), (_threads(cf), 1, 1),
+            (*operands(combine), *scale_operand(problem)), shared_bytes=tiling.shared_bytes,
         )  # fmt: skip
         return Blueprint(
-            source="grouped_mma.cu", defines=tuple(_defines(problem, sz, cf, aligned).items()),
+            source="grouped_mma.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
             launches=(main, *second_pass(problem, combine, chained=False)),
-            packed_bytes=128 * sz.words * cf["wn"] * sz.k_tiles,
+            packed_bytes=128 * tiling.words * cf["wn"] * tiling.k_tiles,
             pack=(
-                ("BW", cf["bw"]), ("NT", cf["nt"]), ("PARTS", sz.parts), ("PIECES", bundle.pieces),
-                ("GROUP_OF", sz.run // 2), ("PACK_GROUPS", bundle.groups),
+                ("BW", cf["bw"]), ("NT", cf["nt"]), ("PARTS", tiling.parts), ("PIECES", bundle.pieces),
+                ("GROUP_OF", tiling.run // 2), ("PACK_GROUPS", bundle.groups),
             ),
             packer="grouped_mma_pack.cu",
             workspace=partial_sums(problem, combine),
@@ -132,7 +142,7 @@ class GroupedMma(Family):
         return pieces_of_sum(problem, _bundle(problem)) * PIECE // DTYPE_BYTES[problem.dtype]
 
 
-def _bundle(pr: Problem) -> Bundle:
+def _bundle(pr: Problem) -> GroupBundle:
     bundle = bundle_of(pr)
     assert bundle  # of a layer that is not refused
     return bundle
@@ -145,8 +155,8 @@ def _words(pr: Problem) -> int:
 
 def _body(pr: Problem, cf: Values) -> int:
     """Products and loads of the unrolled loops over a strip's sums."""
-    sz = sizes(pr, cf)
-    return ceil_div(sz.row_sum, 2) * cf["bw"] * (pr.r * cf["pt"] * cf["nt"] + sz.seen)
+    tiling = tiling_of(pr, cf)
+    return ceil_div(tiling.row_sum, 2) * cf["bw"] * (pr.r * cf["pt"] * cf["nt"] + tiling.seen)
 
 
 def _divisors(pr: Problem, values: tuple[int, ...]) -> tuple[int, ...]:
@@ -164,13 +174,6 @@ def _threads(cf: Values) -> int:
     return 32 * cf["wm"] * cf["wn"]
 
 
-def _line(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> int:
-    """Threads that share a staged row: a power of two."""
-    run, lead = columns_at_once(pr, aligned)
-    least = 1 << (ceil_div(lead + sz.columns, run) * sz.pieces - 1).bit_length()
-    return min(least, _threads(cf) & -_threads(cf))
-
-
 def _least(cf: Values) -> Values:
     """The smallest config that choices made so far may lead to, for rules that save a search time."""
     return dict(combine=NONE, tw=EIGHT, pt=1, th=1, wm=1, mb=1) | cf
@@ -182,12 +185,11 @@ def _registers_fit(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 def _tile_fits(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"])
+    return fits_shared(device, tiling_of(problem, cf).shared_bytes, cf["mb"])
 
 
 RULES = (
-    Rule("pool", lambda problem, combine: combine == pool_apart(problem),
-         "the second kernel is there to pool"),
+    POOL_APART,
     Rule("words", lambda problem, nt, bw: nt * bw * _words(problem) <= 2 * MOST_WORDS,
          "a thread holds the filter in registers"),
     Rule("parts", lambda problem, nt, bw: bw == 1 or nt == _bundle(problem).tiles,
@@ -206,28 +208,29 @@ RULES = (
     Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_BODY,
          "the unrolled loops overflow the instruction cache", needs="combine nt wn bw tw pt th wm"),
     block_rule(lambda device, wm, wn: 32 * wm * wn <= min(512, device.max_threads)),
-    Rule("schedulers", lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS,
-         "a unit has four schedulers to keep busy"),
+    schedulers_rule(lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS),
     resident_rule(lambda device, wm, wn, mb: 32 * wm * wn * mb <= device.threads_per_unit),
     Rule("registers", _registers_fit, SPILLS, needs="combine nt wn bw tw pt th wm mb"),
     shared_rule(_tile_fits, "combine nt wn bw tw pt th wm mb"),
 )  # fmt: skip
 
 
-def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
+def _defines(pr: Problem, tiling: GroupedMmaTiling, cf: Values, aligned: bool) -> Values:
     view, (run_in, lead) = View.unflattened(pr), columns_at_once(pr, aligned)
+    copies = ceil_div(lead + tiling.columns, run_in) * tiling.pieces  # of a row
     pairs = cf["combine"] != TWO_PASS and DTYPE_BYTES[pr.dtype_out] == 2 and pr.q % 2 == 0
     return requant_defines(pr) | dict(
-        SHARED_BYTES=sz.shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=PLAIN,
+        SHARED_BYTES=tiling.shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=PLAIN,
         HB=cf["th"], WB=cf["tw"], BW=cf["bw"], PT=cf["pt"], WN=cf["wn"], WM=cf["wm"],
-        MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
-        NT=cf["nt"], PARTS=sz.parts, PIECES=sz.bundle.pieces, LENGTH=sz.length, EXCHANGED=sz.swizzle,
-        ROW_THREADS=_line(pr, sz, cf, aligned), VECTORS=int(aligned), RUN_IN=run_in, LEAD=lead,
+        MIN_BLOCKS=cf["mb"],
+        NT=cf["nt"], PARTS=tiling.parts, PIECES=tiling.bundle.pieces, LENGTH=tiling.length,
+        EXCHANGED=tiling.swizzle,
+        ROW_THREADS=row_threads(copies, _threads(cf)), VECTORS=int(aligned), RUN_IN=run_in, LEAD=lead,
         PAIRS_OUT=int(pairs and aligned),
-        RUN_OUT=sz.run, WORDS_OUT=sz.run // 4, GROUP_OF=sz.run // 2, Y_VECTOR=int(aligned),
-        TURNED=sz.turned if aligned else 1,
+        RUN_OUT=tiling.run, WORDS_OUT=tiling.run // 4, GROUP_OF=tiling.run // 2, Y_VECTOR=int(aligned),
+        TURNED=tiling.turned if aligned else 1,
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
-        K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=1,
-        SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
+        K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles, K_FASTEST=1,
+        STEPS=1, CS=1, **share_defines(cf["combine"]),
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from functools import cache
 
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
-from tilewright.kernels.tile import TWO_PASS, ceil_div
+from tilewright.kernels.tile import TWO_PASS, ceil_div, columns_under, rows_under
 from tilewright.problem import DTYPE_BYTES, Problem
 
 PIECE = 16  # bytes of a row of a matrix (ldmatrix), and of a copy; and bytes that a thread stores at once
@@ -16,7 +16,7 @@ EIGHT = 8  # rows of a matrix: columns of a tile are as many, and lie in differe
 
 
 @dataclass(frozen=True)
-class Bundle:
+class GroupBundle:
     """Groups that are multiplied together: their input channels are whole pieces of 16 bytes.
 
     Attributes:
@@ -35,18 +35,18 @@ class Bundle:
         return self.outputs // CHANNELS
 
 
-def bundle_of(pr: Problem) -> Bundle | None:
+def bundle_of(pr: Problem) -> GroupBundle | None:
     """The bundle of a layer; None where groups do not fill pieces, or their outputs no product."""
     numbers = PIECE // DTYPE_BYTES[pr.dtype]
     groups = 1 if pr.cg % numbers == 0 else numbers // pr.cg
     channels, outputs = groups * pr.cg, groups * pr.kg
     if channels % numbers or outputs % CHANNELS or pr.groups % groups:
         return None
-    return Bundle(groups, channels // numbers, outputs)
+    return GroupBundle(groups, channels // numbers, outputs)
 
 
 @dataclass(frozen=True)
-class Sizes:
+class GroupedMmaTiling:
     """Sizes that follow from a problem and a config.
 
     Attributes:
@@ -64,7 +64,7 @@ class Sizes:
         turns: strips of 16 columns, or twice 8, that a warp takes one after the other.
     """
 
-    bundle: Bundle
+    bundle: GroupBundle
     parts: int
     row_sum: int
     seen: int
@@ -84,7 +84,7 @@ class Sizes:
     shared_bytes: int
 
 
-def pieces_of_sum(pr: Problem, bundle: Bundle) -> int:
+def pieces_of_sum(pr: Problem, bundle: GroupBundle) -> int:
     """Pieces along the sum of an output: registers of the filter for eight outputs."""
     return pr.r * pr.s * bundle.pieces
 
@@ -102,19 +102,18 @@ def strip_rows(tw: int, pt: int) -> int:
     return 2 * pt if tw // EIGHT % 2 else pt
 
 
-def sizes(pr: Problem, cf: Values) -> Sizes:
-    """Work out the sizes of a config."""
+def tiling_of(pr: Problem, cf: Values) -> GroupedMmaTiling:
+    """Work out the tiling of a config."""
     return _sizes(pr, *(cf[name] for name in ("th", "tw", "nt", "bw", "pt", "wn", "wm", "combine")))
 
 
 @cache
 def _sizes(
     pr: Problem, th: int, tw: int, nt: int, bw: int, pt: int, wn: int, wm: int, combine: int
-) -> Sizes:  # fmt: skip
+) -> GroupedMmaTiling:  # fmt: skip
     bundle = bundle_of(pr)
     assert bundle
-    rows = (th - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
-    columns = (tw - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+    rows, columns = rows_under(pr, th), columns_under(pr, tw)
     parts = bundle.tiles // nt
     bundles = max(1, wn * bw // parts)  # 0 of a config that a rule forbids
     length, pieces = ceil_div(columns, pr.stride[1]), bundle.pieces * bundles
@@ -127,7 +126,7 @@ def _sizes(
     most = PIECE // (run * out_bytes) if whole else 1
     k_tiles = pr.groups // bundle.groups // bundles
     p_tiles, q_tiles = ceil_div(pr.p, th), ceil_div(pr.q, tw)
-    return Sizes(
+    return GroupedMmaTiling(
         bundle, parts, pr.s * bundle.pieces, len(seen), rows, columns, length, pieces,
         min(EIGHT, pieces & -pieces), run, min(most, bw & -bw),
         round_up(pieces_of_sum(pr, bundle) * nt * bw, 4), ceil_div(strips, wm),
@@ -138,6 +137,6 @@ def _sizes(
 
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: sums, its channels' bias and scale, the filter, addresses."""
-    sz, channels = sizes(pr, cf), 2 * cf["bw"] * cf["nt"]
+    tiling, channels = tiling_of(pr, cf), 2 * cf["bw"] * cf["nt"]
     held = 2 * cf["pt"] + pr.epilogue.bias + pr.requantised
-    return channels * held + sz.words + ceil_div(sz.row_sum, 2) * cf["bw"] + sz.row_sum + 41
+    return channels * held + tiling.words + ceil_div(tiling.row_sum, 2) * cf["bw"] + tiling.row_sum + 41

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.grouped_mma.tile import CHANNELS, PIECE, PIXELS, columns_at_once, registers, sizes
+from tilewright.kernels.grouped_mma.tile import (
+    CHANNELS,
+    PIECE,
+    PIXELS,
+    GroupedMmaTiling,
+    columns_at_once,
+    registers,
+    tiling_of,
+)
 from tilewright.kernels.limits import resident
+from tilewright.kernels.products import INSTRUCTION
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, ceil_div
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
-
-PRODUCT = 16 * 8 * 16  # multiply-adds of an instruction of f16; those of i8 take as long
 
 # Fitted to trials of the family on an H100 (benchmarks/h100/trials.jsonl.gz).
 FIRST = 0.63  # of the time to the first data
@@ -22,43 +29,47 @@ LINES = 3.2  # cycles of the port of shared memory for a line of x or y: what st
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count what one block and one thread do."""
-    sz, warps = sizes(pr, cf), cf["wm"] * cf["wn"]
+    tiling, warps = tiling_of(pr, cf), cf["wm"] * cf["wn"]
     threads, outputs = 32 * warps, CHANNELS * cf["nt"]
-    strips, pixels = sz.turns * cf["bw"], sz.turns * cf["pt"] * PIXELS  # of a warp
-    loads, addresses = strips * sz.seen * ceil_div(sz.row_sum, 2), strips * ceil_div(sz.row_sum, 2)
-    products = pixels // PIXELS * cf["bw"] * cf["nt"] * pr.r * ceil_div(sz.row_sum, 2)
-    short = products * sz.row_sum / (2 * ceil_div(sz.row_sum, 2))  # where a half counts half
-    staged = sz.pieces * sz.rows * sz.columns
-    x_bytes = PIECE * staged * (1.0 if sz.pieces % 2 == 0 else 2.0)
-    loaded, touched = 0.0, 0.0  # of nchw: numbers, or words, of a block, and lines of x that they lie in
-    if pr.layout_in == "nchw":
-        run, lead = columns_at_once(pr)
-        runs, size = ceil_div(lead + sz.columns, run), DTYPE_BYTES[pr.dtype]
-        rows = sz.rows * sz.pieces * PIECE / size  # of all channels
-        loaded, touched = rows * runs, rows * (1.0 + runs * run * size / 128)
-        x_bytes = rows * 32.0 * ceil_div(runs * run * size + 16, 32)
+    strips, pixels = tiling.turns * cf["bw"], tiling.turns * cf["pt"] * PIXELS  # of a warp
+    pairs = ceil_div(tiling.row_sum, 2)  # of pieces, along a row of the filter
+    loads, addresses = strips * tiling.seen * pairs, strips * pairs
+    products = pixels // PIXELS * cf["bw"] * cf["nt"] * pr.r * pairs
+    short = products * tiling.row_sum / (2 * pairs)  # where a half counts half
+    staged = tiling.pieces * tiling.rows * tiling.columns
+    x_bytes, loaded, touched = _read(pr, tiling)
     combine, kb = cf["combine"], outputs * cf["bw"] * cf["wn"]
     sums = cf["th"] * cf["tw"] * kb
     out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
-    w_bytes = 128.0 * sz.words * cf["wn"]
-    lines = warps * pixels * cf["bw"] * 2 * cf["nt"] / (sz.run * sz.turned)  # of y that stores reach
+    w_bytes = 128.0 * tiling.words * cf["wn"]
+    lines = warps * pixels * cf["bw"] * 2 * cf["nt"] / (tiling.run * tiling.turned)  # of y that stores reach
     lines = lines / (2 if pr.layout_out == "nchw" and out_bytes == 2 else 1) + touched
-    stored = 4 * sz.run * out_bytes * cf["bw"]  # neighbouring bytes of a pixel that a warp stores
+    stored = 4 * tiling.run * out_bytes * cf["bw"]  # neighbouring bytes of a pixel that a warp stores
     return GpuWork(
-        blocks=sz.blocks, threads=threads, registers=registers(pr, cf),
-        resident=resident(device, registers(pr, cf), threads, sz.shared_bytes, cf["mb"]), first=FIRST,
-        shared_bytes=sz.shared_bytes, steps=1, buffers=0,
-        fma=products, shared_loads=loads, global_loads=sz.words / 4,
+        blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),
+        resident=resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"]), first=FIRST,
+        shared_bytes=tiling.shared_bytes, fma=products, shared_loads=loads, global_loads=tiling.words / 4,
         staging=(staged * COPIED + loaded * LOADED) / threads + addresses * PLACED,
-        epilogue=pixels * outputs * cf["bw"] / 32 * (FINISHED + 2.0 * FINISHED / sz.run),
-        wavefronts=PORT * (2.0 * strips * sz.seen * sz.row_sum * warps + staged / 8 + LINES * lines),
+        epilogue=pixels * outputs * cf["bw"] / 32 * (FINISHED + 2.0 * FINISHED / tiling.run),
+        wavefronts=PORT * (2.0 * strips * tiling.seen * tiling.row_sum * warps + staged / 8 + LINES * lines),
         load_bytes=x_bytes + w_bytes,
         store_sectors=STORED * sums * out_bytes / min(32, stored),
-        dram_bytes=pr.x_bytes + w_bytes * sz.k_tiles + pr.y_bytes, cluster=1, shares=1,
-        combine=COMBINE_NAMES[combine],
+        dram_bytes=pr.x_bytes + w_bytes * tiling.k_tiles + pr.y_bytes, combine=COMBINE_NAMES[combine],
         partial_bytes=4.0 * pr.z_elements * (combine == TWO_PASS),
-        tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * sz.blocks),
-        register_intensity=2.0 * PRODUCT * short / max(1.0, loads * 256),
-        block_intensity=2.0 * pr.r * pr.s * pr.cg * sums / max(1, sz.shared_bytes + w_bytes),
-        tensor_cycles=short * warps * PRODUCT / device.tensor_macs, turn_cycles=0.0,
+        tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
+        register_intensity=2.0 * INSTRUCTION * short / max(1.0, loads * 256),
+        block_intensity=2.0 * pr.r * pr.s * pr.cg * sums / max(1, tiling.shared_bytes + w_bytes),
+        tensor_cycles=short * warps * INSTRUCTION / device.tensor_macs,
     )  # fmt: skip
+
+
+def _read(pr: Problem, tiling: GroupedMmaTiling) -> tuple[float, float, float]:
+    """Bytes of x that a block reads; of nchw also its loads and the lines that these lie in."""
+    if pr.layout_in == "nhwc":
+        staged = tiling.pieces * tiling.rows * tiling.columns
+        return PIECE * staged * (1.0 if tiling.pieces % 2 == 0 else 2.0), 0.0, 0.0
+    run, lead = columns_at_once(pr)
+    runs, size = ceil_div(lead + tiling.columns, run), DTYPE_BYTES[pr.dtype]
+    rows = tiling.rows * tiling.pieces * PIECE / size  # of all channels
+    x_bytes = rows * 32.0 * ceil_div(runs * run * size + 16, 32)
+    return x_bytes, rows * runs, rows * (1.0 + runs * run * size / 128)

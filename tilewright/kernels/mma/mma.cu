@@ -12,9 +12,19 @@
 //     WM  | warp  | warp  |               busy where 2 x 2 do not.
 //         +-------+-------+
 //
-// CHUNKS * 16 bytes of the sum are staged at a time, STAGES steps in flight (mma_stage.h, swizzle.h); with
-// FRAGMENTS = 2 the next fragments are read before the products of these are done. The sum is split SB ways
-// inside the block, SC across a cluster and SG across the grid.
+// CHUNKS * 16 bytes of the sum are staged at a time, STAGES steps in flight; with FRAGMENTS = 2 the next fragments are
+// read before the products of these are done. The sum is split SB ways inside the block, SC across a cluster and SG
+// across the grid.
+//
+//   global --(mma_stage.h)--> chunks in shared memory (swizzle.h) --> fragments in registers --(mma_product.h)--> acc
+//          --(SB and SC shares meet in shared memory, SG in memory; mma_finish.h)--> y
+//
+// Knobs (spec.py has their values and rules, docs/families.md what each buys):
+//   MT NT WM WN       mt, nt 1 .. 8 pieces of a warp, wm, wn 1 .. 8 warps: the tile of a block, rows and columns
+//   CHUNKS STAGES     chunks 2 .. 16 of a step, stages 2 .. 8 buffers
+//   FRAGMENTS         fd 1 2: buffers of the fragments that a warp holds
+//   X_WAY X_L1        x, l1: how the input is read (mma_stage.h), past or through the L1 cache
+//   SB SC SG COMBINE  sb 1 2 4, sc 1 .. 8, sg: shares of the sum; combine: how those of the grid meet (tile.h)
 // Example: n1c256h34w34k512r3s3p1 in f16, 1,156 pixels x 512 channels, a sum of 2,304: tiles of 128 x 64 are 80
 // blocks; CHUNKS = 8 is 64 channels of one tap: 36 steps.
 
@@ -30,7 +40,7 @@
 #define STAGE_BYTES (X_BYTES + W_BYTES)     // the input, then the filter
 #define TURNS_K (CHUNKS / 2 / SB)           // fragments along the sum, of a step, for one warp
 #define OUTS (MT * NT * 2)                  // of a thread: runs of 4 neighbours in y
-#define PIXELS (X_WAY == 4 ? P * Q : N * P * Q)  // that are tiled together
+#define PIXELS (X_WAY == PLANES ? P * Q : N * P * Q)  // that are tiled together
 #define WAITS_LATE 1                        // the filter is there before the kernel that copies x is done
 
 #include "tile.h"
@@ -43,7 +53,7 @@ typedef struct {
     int lane, share, team;  // its lane, share of a step, and number among the threads of that share
     int m, n;               // first output in the block tile
     int m_place, n_place;   // where it reads in the tiles
-#if X_WAY == 4
+#if X_WAY == PLANES
     Rows rows;              // the same, of the input
 #endif
 } Lane;
@@ -64,7 +74,7 @@ INLINE Lane find_lane(void) {
 INLINE void read_fragments(Fragment a[MT], Fragment b[NT], shared_t stage, Lane me, int k) {
     const int at = me.share * TURNS_K + k;
     UNROLL for (int i = 0; i < MT; i++) read_m(a + i, stage + (Y_NHWC ? 0 : X_BYTES), me.m_place, i, at, me.lane);
-#if X_WAY == 4
+#if X_WAY == PLANES
     UNROLL for (int j = 0; j < NT; j++) read_planes(b + j, stage, &me.rows, j, at);
 #else
     UNROLL for (int j = 0; j < NT; j++) read_n(b + j, stage + (Y_NHWC ? X_BYTES : 0), me.n_place, j, at, me.lane);
@@ -89,7 +99,7 @@ INLINE void sum_up(acc_t acc[MT][NT][8], shared_t shared, const GLOBAL x_t *x, c
     ASYNC_WAIT(STAGES - 2);
     BARRIER();
     if (FRAGMENTS == 2) read_fragments(a[0], b[0], shared, me, 0);
-    UNROLL_BY(X_WAY == 2 ? TURNS : 1) for (int step = first; step < last; step++) {
+    UNROLL_BY(X_WAY == GATHERED ? TURNS : 1) for (int step = first; step < last; step++) {
         const int free = slot == 0 ? STAGES - 1 : slot - 1;
         shared_t here = shared + slot * STAGE_BYTES;
         stage_x(shared + free * STAGE_BYTES, &input, step + STAGES - 1, last);
@@ -133,7 +143,7 @@ BOUNDED_KERNEL(mma, THREADS, MIN_BLOCKS)
     TILE_ARRAY(shared);
     Lane me = find_lane();
     Place at = find_place(GROUP(0));
-#if X_WAY == 4
+#if X_WAY == PLANES
     me.rows = find_rows(at, me.n - me.lane % 4 * 4, me.lane);
 #endif
     const int share = at.sg * SC + at.sc;

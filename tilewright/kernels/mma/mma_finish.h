@@ -1,12 +1,12 @@
 // How the mma family finishes four sums of a thread, which are neighbours in y: four channels of a pixel in nhwc, four
 // pixels of a channel in nchw (COLUMN, swizzle.h). They are stored at once where Y_VECTOR says that all are there.
 
-// Element k of pixel px, in y, z and partial sums.
+#include "pixels.h"
+
+// Element k of pixel px; of PLANES px counts the pixels of one image.
 INLINE offset_t y_at(Place at, int k, int px) {
-    if (X_WAY == 4) return ((offset_t)at.n * (GROUPS_ * K) + k) * (P * Q) + px;
-    if (N == 1 && !Y_NHWC) return (offset_t)k * (P * Q) + px;
-    return Y_NHWC ? (offset_t)px * (GROUPS_ * K) + k
-                  : ((offset_t)(px / (P * Q)) * (GROUPS_ * K) + k) * (P * Q) + px % (P * Q);
+    if (X_WAY == PLANES) return ((offset_t)at.n * (GROUPS_ * K) + k) * (P * Q) + px;
+    return pixel_at(k, px);
 }
 
 // Finish a thread's output, or hand its partial sum on. (No early return: PoCL miscompiles it here.)

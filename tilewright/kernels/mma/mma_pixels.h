@@ -1,18 +1,18 @@
-// X_WAY 0, 1 and 2 of the mma family: the input is staged as pixels, each a row of CHUNKS chunks along the sum.
+// How the mma family stages the input as pixels, each a row of CHUNKS chunks along the sum.
 //
-//   0, 1   a chunk is EACH channels of a tap of a pixel, CC chunks a tap; a thread takes one chunk column of several
-//          pixels, and keeps where each begins
-//   2      a thread gathers all chunks of its pixels
+//   AS_IS, COPIED   a chunk is EACH channels of a tap of a pixel, CC chunks a tap; a thread takes one chunk column of
+//                   several pixels, and keeps where each begins
+//   GATHERED        a thread gathers all chunks of its pixels
 // Padding, and pixels past the last one, are zeros: `taps` has a bit for each row r (r) and column s (16 + s) of
 // the filter that meets the image; where nothing is padded one bit for all of them.
 
 #define X_BYTES (PB * ROW_BYTES)          // of a stage
-#define ALL_CHUNKS (X_WAY == 2 ? (R * S * C + EACH - 1) / EACH : R * S * CC)
+#define ALL_CHUNKS (X_WAY == GATHERED ? (R * S * C + EACH - 1) / EACH : R * S * CC)
 #define ROWS_APART (THREADS / CHUNKS)     // pixels between two copies of a thread
-#define X_COPIES (X_WAY == 2 ? (PB + THREADS - 1) / THREADS : (PB + ROWS_APART - 1) / ROWS_APART)
-#define X_CHANNELS (GROUPS_ * (X_WAY == 2 ? C : CC))  // of a pixel of the input, or chunks
-#define X_STEP_C (X_WAY != 2 || X_NHWC ? 1 : H * W)
-#define X_STEP_W (X_WAY != 2 || X_NHWC ? X_CHANNELS : 1)
+#define X_COPIES (X_WAY == GATHERED ? (PB + THREADS - 1) / THREADS : (PB + ROWS_APART - 1) / ROWS_APART)
+#define X_CHANNELS (GROUPS_ * (X_WAY == GATHERED ? C : CC))  // of a pixel of the input, or chunks
+#define X_STEP_C (X_WAY != GATHERED || X_NHWC ? 1 : H * W)
+#define X_STEP_W (X_WAY != GATHERED || X_NHWC ? X_CHANNELS : 1)
 #define NO_TAP 0xffffffffu
 
 typedef struct {
@@ -24,7 +24,9 @@ typedef struct {
 INLINE unsigned tap_bits(int r, int s) { return PADDED ? 1u << r | 1u << (16 + s) : 1u; }
 
 // The pixel of copy j of this thread, in the tile: a thread copies one chunk column, or gathers whole rows.
-INLINE int copy_row(int j) { return X_WAY == 2 ? THREAD(0) + j * THREADS : THREAD(0) / CHUNKS + j * ROWS_APART; }
+INLINE int copy_row(int j) {
+    return X_WAY == GATHERED ? THREAD(0) + j * THREADS : THREAD(0) / CHUNKS + j * ROWS_APART;
+}
 INLINE int copy_pixel(int row) { return Y_NHWC ? row : COLUMN(row); }
 
 INLINE InputSource find_input(const GLOBAL x_t *x, Place at) {
@@ -32,7 +34,7 @@ INLINE InputSource find_input(const GLOBAL x_t *x, Place at) {
     from.x = (const GLOBAL unsigned char *)x;
     UNROLL for (int j = 0; j < X_COPIES; j++) {
         int px = at.q0 + copy_pixel(copy_row(j)), n = N == 1 ? 0 : px / (P * Q), column = P * N == 1 ? px : px % Q;
-        int h = px / Q % P * STR_H - PAD_T, v = column * STR_W - PAD_L, group = at.group * (X_WAY == 2 ? C : CC);
+        int h = px / Q % P * STR_H - PAD_T, v = column * STR_W - PAD_L, group = at.group * (X_WAY == GATHERED ? C : CC);
         from.at[j] = n * ((offset_t)H * W * X_CHANNELS) + (h * W + v) * (offset_t)X_STEP_W + group * (offset_t)X_STEP_C;
         from.taps[j] = PADDED ? 0 : 1u;
         if (PADDED) {
@@ -45,7 +47,7 @@ INLINE InputSource find_input(const GLOBAL x_t *x, Place at) {
 }
 
 // Copy the input of a step to `to`, if it comes before `last`.
-#if X_WAY == 2
+#if X_WAY == GATHERED
 INLINE void stage_x(shared_t to, const InputSource *from, int step, int last) {
     if (step >= last) return;
     const GLOBAL x_t *x = (const GLOBAL x_t *)from->x;

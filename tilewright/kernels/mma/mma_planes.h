@@ -1,5 +1,5 @@
-// X_WAY 4 of the mma family: x in nchw as it is, 1x1. A step is CHUNKS * EACH channels, each of them a row of pixels in
-// shared memory, and a lane gathers the words of its fragments from there, number by number.
+// How the mma family stages PLANES: x in nchw as it is, 1x1. A step is CHUNKS * EACH channels, each of them a row of
+// pixels in shared memory, and a lane gathers the words of its fragments from there, number by number.
 //
 //   A row is copied 16 bytes at a time, from where 16 bytes begin in memory: up to EACH - 1 numbers early, since a
 //   plane of 7x7 begins anywhere. How many, its lead, is the same for channels that are EACH apart.

@@ -4,7 +4,7 @@
 //   TF32       x is rounded here, the filter was in packing (mma_pack.cu)
 //   THREE      v = high + low / 2048 (mma_tf32.h), and v w = high_v high_w + (low_v high_w + high_v low_w) / 2048;
 //              what is left out is 2^-22 of it
-//   E4M3
+//   E4M3       x and the filter are f8, as they are
 //
 // The last two are promoted: the products of one fragment (8, or 32 of f8) start from zero, and their sum is added to
 // that of the whole in f32, rounded to nearest; tensor cores cut off, those of f8 all but some 14 bits.

@@ -2,15 +2,17 @@
 //
 // The sum runs over RUN chunks of channels, all taps (r, s) of these, then the next RUN chunks: so what one tap has
 // read, the next ones find in the L1 cache (X_L1). The filter is packed as it is staged: KB * CHUNKS chunks side by
-// side. The input, X_WAY:
-//   0, 1   nhwc (as given, or written by nhwc.cu): a chunk is EACH channels of a tap of a pixel (mma_pixels.h)
-//   2      gathered number by number, nhwc or nchw: few channels, so taps and channels are packed without gaps (there)
-//   4      nchw as given, 1x1: a step's channels are rows of pixels (mma_planes.h)
+// side. The input, X_WAY (tile.py has the same names):
+//   AS_IS, COPIED   nhwc, as given or written by nhwc.cu: a chunk is EACH channels of a tap of a pixel (mma_pixels.h)
+//   GATHERED        number by number, nhwc or nchw: few channels, so taps and channels are packed without gaps (there)
+//   PLANES          nchw as given, 1x1: a step's channels are rows of pixels (mma_planes.h)
 
+#define GATHERED 2
+#define PLANES 4
 #define EACH (16 / NUMBER_BYTES)          // numbers of a chunk
 #define W_ITEMS (KB * CHUNKS)
 
-#if X_WAY == 4
+#if X_WAY == PLANES
 #include "mma_planes.h"
 #else
 #include "mma_pixels.h"

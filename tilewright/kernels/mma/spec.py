@@ -8,6 +8,8 @@ from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.limits import (
+    SCHEDULERS,
+    SPARE,
     SPILLS,
     block_rule,
     blocks_param,
@@ -15,6 +17,7 @@ from tilewright.kernels.limits import (
     fits_shared,
     no_tensor_cores,
     resident_rule,
+    schedulers_rule,
     shared_rule,
 )
 from tilewright.kernels.mma.tile import (
@@ -28,7 +31,6 @@ from tilewright.kernels.mma.tile import (
     PLANES,
     WAYS,
     WIDENED,
-    Sizes,
     all_chunks,
     copies,
     each,
@@ -38,9 +40,9 @@ from tilewright.kernels.mma.tile import (
     registers,
     row_pieces,
     run_chunks,
-    sizes,
     tap_chunks,
     threads,
+    tiling_of,
     ways,
 )
 from tilewright.kernels.mma.work import work_of
@@ -49,13 +51,24 @@ from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
     COMBINE_NONE,
     SECOND_POOLS,
-    SUM_THREADS,
     combine_param,
     operands,
     reduction_buffers,
     second_pass,
+    share_defines,
 )
-from tilewright.kernels.tile import LAST, NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
+from tilewright.kernels.tile import (
+    LAST,
+    NONE,
+    TWO_PASS,
+    ProductTiling,
+    View,
+    ceil_div,
+    image_defines,
+    k_fastest,
+    layer_defines,
+    up_to,
+)
 from tilewright.kernels.untuned import COLUMNS, IN_ORDER
 from tilewright.kernels.untuned.nhwc import copied_bytes, copier, copy, copy_defines, copy_remark
 from tilewright.kernels.work import GpuWork
@@ -140,17 +153,17 @@ class Mma(Family):
         """One share of the sum, then the shares one after the other; what is promoted at once is one step."""
         cf, problem = config.values, folded(problem)
         shares = cf["sb"] * cf["sc"] * cf["sg"]
-        chunks = sizes(problem, cf).turns * cf["chunks"]
+        chunks = tiling_of(problem, cf).turns * cf["chunks"]
         promoted = products(problem, cf["x"]) in (THREE, E4M3)
         return ceil_div(chunks // 2 if promoted else chunks * each(problem, cf["x"]), shares) + shares
 
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(problem, cf), threads(cf) * cf["mb"], spare=5)
+    return fits_registers(device, registers(problem, cf), threads(cf) * cf["mb"], spare=SPARE)
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, sizes(problem, dict(sc=1) | cf).shared_bytes, cf["mb"], declared=256)
+    return fits_shared(device, tiling_of(problem, dict(sc=1) | cf).shared_bytes, cf["mb"], declared=256)
 
 
 def _outputs(pr: Problem, way: int) -> tuple[int, int]:
@@ -161,9 +174,9 @@ def _outputs(pr: Problem, way: int) -> tuple[int, int]:
 
 def _gathers(problem: Problem, cf: Values) -> bool:
     """Whether every thread gathers as many whole pixels as the next, and not too many."""
-    sz = sizes(problem, cf | dict(chunks=2, stages=2, sc=1))
-    loads = all_chunks(problem, GATHERED) * each(problem) * sz.x_copies
-    return cf["x"] != GATHERED or (sz.pb % sz.threads == 0 and loads <= MOST_LOADS)
+    tiling = tiling_of(problem, cf | dict(chunks=2, stages=2, sc=1))
+    loads = all_chunks(problem, GATHERED) * each(problem) * tiling.x_copies
+    return cf["x"] != GATHERED or (tiling.pb % tiling.threads == 0 and loads <= MOST_LOADS)
 
 
 def _has_product(problem: Problem, device: Device, x: int) -> bool:
@@ -185,8 +198,7 @@ RULES = (
     Rule("n_warps", lambda problem, x, nt, wn: 16 * nt * (wn - 1) < _outputs(problem, x)[1],
          "warps without outputs"),
     block_rule(lambda device, wm, wn, sb: 32 * wm * wn * sb <= min(512, device.max_threads)),
-    Rule("schedulers", lambda wm, wn, sb, mb: wm * wn * sb * mb >= 4,
-         "a unit has four schedulers to keep busy"),
+    schedulers_rule(lambda wm, wn, sb, mb: wm * wn * sb * mb >= SCHEDULERS),
     resident_rule(lambda device, wm, wn, sb, mb: 32 * wm * wn * sb * mb <= device.threads_per_unit),
     Rule("gather_l1", lambda x, l1: x != GATHERED or l1 == 0, "what is gathered always comes through the L1"),
     Rule("gather", _gathers, "a thread that gathers takes whole pixels, and all of its loads are unrolled",
@@ -218,16 +230,16 @@ RULES = (
 def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
     if not aligned and cf["x"] in (AS_IS, PLANES):
         cf = cf | dict(x=COPIED)  # to a buffer that is
-    sz = sizes(pr, cf)
-    launches, workspace = _launches(pr, sz, cf)
+    tiling = tiling_of(pr, cf)
+    launches, workspace = _launches(pr, tiling, cf)
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] in COPIES:
         parts = (copier(_copy_defines(pr, cf["x"], aligned)),)
     return Blueprint(
-        source="mma.cu", defines=tuple(_defines(pr, sz, cf, aligned).items()), launches=launches,
-        packed_bytes=_packed_bytes(pr, sz, cf),
+        source="mma.cu", defines=tuple(_defines(pr, tiling, cf, aligned).items()), launches=launches,
+        packed_bytes=_packed_bytes(pr, tiling, cf),
         pack=(
-            ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.turns),
+            ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", tiling.kb), ("PACK_STEPS", tiling.turns),
             ("PACK_C", _run_channels(pr, cf)), ("PACK_ORDER", COLUMNS if pixels_on_m(pr) else IN_ORDER),
             *((("PACK_PRODUCTS", _moved_as(pr, cf["x"])),) if _moved_as(pr, cf["x"]) else ()),
         ),
@@ -251,24 +263,26 @@ def _code(pr: Problem) -> int:
     return DTYPES.index(pr.portable.dtype)
 
 
-def _launches(pr: Problem, sz: Sizes, cf: Values) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
+def _launches(
+    pr: Problem, tiling: ProductTiling, cf: Values
+) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine, splits = cf["combine"], cf["sc"] * cf["sg"]
     copied, scale = cf["x"] in COPIES, scale_operand(pr)
     main = Launch(
-        "mma", (sz.tiles * splits, 1, 1), (sz.threads, 1, 1),
+        "mma", (tiling.tiles * splits, 1, 1), (tiling.threads, 1, 1),
         (*operands(combine, "copied" if copied else "x"), "partial", "arrived", *scale),
-        shared_bytes=sz.shared_bytes, cluster=cf["sc"], chained=copied,
+        shared_bytes=tiling.shared_bytes, cluster=cf["sc"], chained=copied,
     )  # fmt: skip
     launches = (main, *second_pass(pr, combine))
-    workspace = reduction_buffers(pr, cf, cf["sg"] * sz.tiles * sz.tile, sz.tiles)
+    workspace = reduction_buffers(pr, cf, cf["sg"] * tiling.tiles * tiling.tile, tiling.tiles)
     if not copied:
         return launches, workspace
     chunks = tap_chunks(pr, cf["x"])
     return (copy(pr, chunks), *launches), (*workspace, Buffer("copied", copied_bytes(pr, chunks)))
 
 
-def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
-    return 16 * pr.groups * sz.k_tiles * sz.turns * sz.kb * cf["chunks"]
+def _packed_bytes(pr: Problem, tiling: ProductTiling, cf: Values) -> int:
+    return 16 * pr.groups * tiling.k_tiles * tiling.turns * tiling.kb * cf["chunks"]
 
 
 def _copy_defines(pr: Problem, way: int, aligned: bool) -> Values:
@@ -276,12 +290,13 @@ def _copy_defines(pr: Problem, way: int, aligned: bool) -> Values:
     return moved | copy_defines(pr, tap_chunks(pr, way), aligned=aligned)
 
 
-def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
+def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> Values:
     whole = pr.kg % 4 == 0 if pixels_on_m(pr) else pr.p * pr.q % 4 == 0
-    sums_bytes = 4 * cf["sg"] * max(pr.z_elements, sz.tiles * sz.tile)
+    sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiling.tiles * tiling.tile)
     way, kind = cf["x"], products(pr, cf["x"])
-    x_bytes = pr.x_bytes + 16 * row_pieces(pr, sz.pb)  # of planes the last pieces of a row may lie behind x
-    most_bytes = max(copied_bytes(pr, tap_chunks(pr, way)), x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
+    x_bytes = pr.x_bytes + 16 * row_pieces(pr, tiling.pb)  # a plane's last pieces of a row may lie behind x
+    packed_bytes = _packed_bytes(pr, tiling, cf)
+    most_bytes = max(copied_bytes(pr, tap_chunks(pr, way)), x_bytes, sums_bytes, packed_bytes)
     view = View.of(pr)
     images = image_defines(pr, view) | dict(Y_NHWC=int(pixels_on_m(pr)))
     more = (dict(PRODUCTS=kind) if kind != PLAIN else {}) | requant_defines(pr)
@@ -289,10 +304,10 @@ def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
         DTYPE=_code(pr), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"], SB=cf["sb"],
         FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"],
         X_WAY=COPIED if way == WIDENED else way, X_L1=cf["l1"], RUN=run_chunks(pr, cf["chunks"], way),
-        CC=tap_chunks(pr, way), TURNS=sz.turns, STEPS=sz.turns,
-        CLUSTER=cf["sc"], SC=cf["sc"], SG=cf["sg"], COMBINE=cf["combine"], CS=1,
-        K_TILES=sz.k_tiles, P_TILES=1, Q_TILES=sz.p_tiles, N=view.n, **layer_defines(pr, view),
+        CC=tap_chunks(pr, way), TURNS=tiling.turns, STEPS=tiling.turns,
+        CLUSTER=cf["sc"], CS=1, **share_defines(cf["combine"], cf["sc"], cf["sg"]),
+        K_TILES=tiling.k_tiles, P_TILES=1, Q_TILES=tiling.p_tiles, N=view.n, **layer_defines(pr, view),
         PADDED=int(any(pr.pad)),
-        Y_VECTOR=int(whole and aligned), K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
-        SHARED_BYTES=sz.shared_bytes, OFFSET64=offset64(most_bytes),
+        Y_VECTOR=int(whole and aligned), K_FASTEST=k_fastest(pr),
+        SHARED_BYTES=tiling.shared_bytes, OFFSET64=offset64(most_bytes),
     )  # fmt: skip

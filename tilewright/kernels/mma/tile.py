@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_GATHERED
 from tilewright.kernels.products import E4M3, PLAIN, TF32, THREE
-from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.tile import ProductTiling, ceil_div
 from tilewright.problem import DTYPE_BYTES, Problem
 
 AS_IS, COPIED, GATHERED, WIDENED, PLANES = range(5)
@@ -78,35 +76,13 @@ def pixels_on_m(pr: Problem) -> bool:
     return pr.layout_out == "nhwc" or pr.p * pr.q == 1
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
-
-    mb: int
-    nb: int
-    kb: int
-    pb: int
-    threads: int
-    k_tiles: int
-    p_tiles: int  # over the pixels that are tiled together
-    tiles: int
-    turns: int
-    x_copies: int
-    shared_bytes: int
-
-    @property
-    def tile(self) -> int:
-        """Outputs of a block."""
-        return self.kb * self.pb
-
-
 def threads(cf: Values) -> int:
     """Threads of a block."""
     return 32 * cf["wm"] * cf["wn"] * cf["sb"]
 
 
-def sizes(pr: Problem, cf: Values) -> Sizes:
-    """Work out the sizes of a config."""
+def tiling_of(pr: Problem, cf: Values) -> ProductTiling:
+    """Work out the tiling of a config."""
     mb, nb = 16 * cf["mt"] * cf["wm"], 16 * cf["nt"] * cf["wn"]
     kb, pb = (nb, mb) if pixels_on_m(pr) else (mb, nb)
     pixels = image_pixels(pr, cf["x"])
@@ -114,8 +90,8 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     tiles = k_tiles * p_tiles * pr.groups * (pr.n * pr.p * pr.q // max(1, pixels))
     stage = 16 * cf["chunks"] * kb + x_stage_bytes(pr, cf, pb)
     meeting = 4 * mb * nb * cf["sb"] if cf["sb"] * cf["sc"] > 1 else 0
-    return Sizes(
-        mb=mb, nb=nb, kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, p_tiles=p_tiles,
+    return ProductTiling(
+        kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, p_tiles=p_tiles,
         tiles=tiles, turns=ceil_div(all_chunks(pr, cf["x"]), cf["chunks"]),
         x_copies=copies(pr, cf), shared_bytes=max(cf["stages"] * stage, meeting),
     )  # fmt: skip

@@ -9,24 +9,22 @@ from tilewright.kernels.mma.tile import (
     COPIES,
     GATHERED,
     PLANES,
-    Sizes,
     each,
     pixels_on_m,
     products,
     registers,
     row_pieces,
-    sizes,
     tap_chunks,
+    tiling_of,
 )
-from tilewright.kernels.products import E4M3, PLAIN, TF32, THREE
-from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
+from tilewright.kernels.products import E4M3, INSTRUCTION, PLAIN, TF32, THREE
+from tilewright.kernels.tile import COMBINE_NAMES, NONE, ProductTiling, ceil_div
 from tilewright.kernels.untuned.nhwc import copied_bytes
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
 WAVEFRONT = 0.6  # of the model's, whose cycles were fitted to loads with conflicts; ldmatrix has none
 COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
-PRODUCT = 16 * 16 * 16  # products of f16 in two instructions m16n8k16; as long as two of i8 or tf32 take
 # By PRODUCTS: instructions m16n8 of a piece, sums of a thread beside them, instructions for its fragments.
 _ISSUED = {PLAIN: (2, 0, 0), TF32: (2, 0, 4), THREE: (6, 16, 24), E4M3: (2, 8, 0)}
 _ISSUED_90 = {**_ISSUED, E4M3: (4, 16, 8)}  # it widens e4m3 to f16 and adds two sums for one (its SASS)
@@ -34,56 +32,60 @@ _ISSUED_90 = {**_ISSUED, E4M3: (4, 16, 8)}  # it widens e4m3 to f16 and adds two
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count what one block and one thread do."""
-    sz, combine = sizes(pr, cf), cf["combine"]
+    tiling, combine = tiling_of(pr, cf), cf["combine"]
     shares = cf["sc"] * cf["sg"]
-    blocks, turns = sz.tiles * shares, ceil_div(sz.turns, shares)
+    blocks, turns = tiling.tiles * shares, ceil_div(tiling.turns, shares)
     fragments = turns * cf["chunks"] / 2 / cf["sb"]  # along the sum, of a warp
-    pieces, warps = cf["mt"] * cf["nt"], sz.threads // 32
+    pieces, warps = cf["mt"] * cf["nt"], tiling.threads // 32
     planes, in_word = cf["x"] == PLANES, 4 // DTYPE_BYTES[pr.dtype]
     reads = fragments * (cf["mt"] + (0 if planes else cf["nt"]))  # of a warp: ldmatrix, 4 wavefronts each
     singles = fragments * cf["nt"] * 4 * in_word if planes else 0.0  # numbers: a wavefront each
-    x_pieces = each(pr) * row_pieces(pr, sz.pb) if planes else sz.pb
-    x_bytes, w_bytes = 16 * turns * cf["chunks"] * x_pieces, 16 * turns * cf["chunks"] * sz.kb
-    filter_copies = ceil_div(sz.kb * cf["chunks"], sz.threads)
-    gathered = cf["x"] == GATHERED
+    x_pieces = each(pr) * row_pieces(pr, tiling.pb) if planes else tiling.pb
+    x_bytes, w_bytes = 16 * turns * cf["chunks"] * x_pieces, 16 * turns * cf["chunks"] * tiling.kb
     issued = _ISSUED_90 if device.capability == 90 else _ISSUED
     multiplies, adds, prepares = issued[products(pr, cf["x"])]
-    x_slots = sz.x_copies * (cf["chunks"] * (4.0 * each(pr) + 3.0) if gathered else 6.0)
-    x_first = sz.x_copies * (20.0 + 3.0 * (pr.r + pr.s))  # where each pixel begins, and its taps
     meeting = 8.0 * pieces if cf["sb"] * cf["sc"] > 1 else 0.0
     out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
     copied = cf["x"] in COPIES
     run = 32 if pixels_on_m(pr) else 4 * out_bytes * 4
     return GpuWork(
-        blocks=blocks, threads=sz.threads, registers=registers(pr, cf),
-        resident=resident(device, registers(pr, cf), sz.threads, sz.shared_bytes, cf["mb"]),
-        shared_bytes=sz.shared_bytes, steps=turns, buffers=cf["stages"],
+        blocks=blocks, threads=tiling.threads, registers=registers(pr, cf),
+        resident=resident(device, registers(pr, cf), tiling.threads, tiling.shared_bytes, cf["mb"]),
+        shared_bytes=tiling.shared_bytes, steps=turns, buffers=cf["stages"],
         fma=fragments * (pieces * (multiplies + adds) + (cf["mt"] + cf["nt"]) * prepares),
-        shared_loads=reads + singles * (2 * in_word - 1) / in_word, global_loads=0.0,
-        staging=x_first + turns * (x_slots + 1.5 * filter_copies + 20.0),
+        shared_loads=reads + singles * (2 * in_word - 1) / in_word,
+        staging=_staging(pr, cf, tiling, turns),
         epilogue=40.0 + meeting + 8.0 * pieces * (4.0 if combine == NONE else 2.0) / cf["sb"],
         wavefronts=WAVEFRONT * ((4.0 * reads + singles) * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128),
-        load_bytes=float(x_bytes * _missed(pr, device, cf, sz) + w_bytes),
-        store_sectors=sz.tile * out_bytes / min(32, run),
+        load_bytes=float(x_bytes * _missed(pr, device, cf, tiling) + w_bytes),
+        store_sectors=tiling.tile * out_bytes / min(32, run),
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
         cluster=cf["sc"], shares=cf["sg"], combine=COMBINE_NAMES[combine],
-        partial_bytes=0.0 if combine == NONE else 4.0 * sz.tile * sz.tiles * cf["sg"],
-        tile_bytes=4.0 * sz.tile, useful=pr.n * pr.p * pr.q * pr.k / (sz.tile * sz.tiles),
+        partial_bytes=0.0 if combine == NONE else 4.0 * tiling.tile * tiling.tiles * cf["sg"],
+        tile_bytes=4.0 * tiling.tile, useful=pr.n * pr.p * pr.q * pr.k / (tiling.tile * tiling.tiles),
         register_intensity=2.0 * 256 * pieces / (16 * (cf["mt"] + cf["nt"])),
-        block_intensity=2.0 * sz.tile / (sz.kb + sz.pb),
+        block_intensity=2.0 * tiling.tile / (tiling.kb + tiling.pb),
         more_launches=int(copied),
         more_bytes=float(pr.x_bytes + copied_bytes(pr, tap_chunks(pr, cf["x"]))) if copied else 0.0,
-        tensor_cycles=fragments * pieces * warps * PRODUCT * multiplies / 2 / device.tensor_macs,
+        tensor_cycles=fragments * pieces * warps * multiplies * INSTRUCTION / device.tensor_macs,
         turn_cycles=COPY_CYCLES / (cf["stages"] - 1),
     )  # fmt: skip
 
 
-def _missed(pr: Problem, device: Device, cf: Values, sz: Sizes) -> float:
+def _staging(pr: Problem, cf: Values, tiling: ProductTiling, turns: int) -> float:
+    """Instructions of a thread that stage the input and the filter, in so many turns."""
+    first = tiling.x_copies * (20.0 + 3.0 * (pr.r + pr.s))  # where each pixel begins, and its taps
+    x_slots = tiling.x_copies * (cf["chunks"] * (4.0 * each(pr) + 3.0) if cf["x"] == GATHERED else 6.0)
+    filter_copies = ceil_div(tiling.kb * cf["chunks"], tiling.threads)
+    return first + turns * (x_slots + 1.5 * filter_copies + 20.0)
+
+
+def _missed(pr: Problem, device: Device, cf: Values, tiling: ProductTiling) -> float:
     """Share of the input's bytes that come from the L2 cache: the rest was read for other taps."""
     if not cf["l1"] and cf["x"] != GATHERED:
         return 1.0
-    rows = ceil_div(sz.pb, pr.q) * pr.stride[0] + (pr.r - 1) * pr.dilation[0]
+    rows = ceil_div(tiling.pb, pr.q) * pr.stride[0] + (pr.r - 1) * pr.dilation[0]
     window = min(rows * pr.w, pr.n * pr.h * pr.w)  # pixels under the tile
-    room = device.shared_per_unit - cf["mb"] * (sz.shared_bytes + RESERVED_SHARED)
+    room = device.shared_per_unit - cf["mb"] * (tiling.shared_bytes + RESERVED_SHARED)
     fits = cf["mb"] * window * 16 * cf["chunks"] <= room
-    return min(1.0, window / (pr.r * pr.s * sz.pb)) if fits else 1.0
+    return min(1.0, window / (pr.r * pr.s * tiling.pb)) if fits else 1.0

@@ -6,6 +6,8 @@ from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.limits import (
+    SCHEDULERS,
+    SPARE,
     SPILLS,
     block_rule,
     blocks_param,
@@ -14,28 +16,46 @@ from tilewright.kernels.limits import (
     no_gpu,
     no_tensor_cores,
     resident_rule,
+    schedulers_rule,
     shared_rule,
 )
 from tilewright.kernels.products import PLAIN, TF32
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
-    SUM_THREADS,
     combine_param,
     may_combine,
     operands,
     partial_sums,
     second_pass,
+    share_defines,
 )
-from tilewright.kernels.stem.tile import WORD, Runs, Sizes, loads, piece, registers, runs, sizes, staged
+from tilewright.kernels.stem.tile import (
+    WORD,
+    Runs,
+    StemTiling,
+    loads,
+    piece,
+    registers,
+    runs,
+    staged,
+    tiling_of,
+)
 from tilewright.kernels.stem.work import work_of
-from tilewright.kernels.tile import NONE, TWO_PASS, View, image_defines, layer_defines, up_to, windows
+from tilewright.kernels.tile import (
+    NONE,
+    TWO_PASS,
+    View,
+    image_defines,
+    layer_defines,
+    row_threads,
+    up_to,
+    windows,
+)
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 MOST_STEPS = 80  # products along the sum: their loop is unrolled
 MOST_BODY = 1500  # instructions of that loop: more overflow the instruction cache
-SCHEDULERS = 4  # of a unit
-SPARE = 5  # registers that the compiler may need above the estimate
 MOST_ROW = 1 << 30  # bytes of a row of the image, with its padding
 FAN = ("FAN_P", "FAN_R", "FAN_W")  # what four lanes take at once
 # Of a block's tile: sums, and outputs of a pool.
@@ -91,18 +111,18 @@ class Stem(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, or two where the second one pools."""
         cf, combine = config.values, config["combine"]
-        sz, packed_for, it = sizes(problem, cf), runs(problem, cf), runs(problem, cf, aligned)
+        tiling, packed_for, it = tiling_of(problem, cf), runs(problem, cf), runs(problem, cf, aligned)
         scale = scale_operand(problem)
         main = Launch(
-            "stem", (sz.blocks, 1, 1), (_threads(cf), 1, 1), (*operands(combine), *scale),
-            shared_bytes=sz.shared_bytes,
+            "stem", (tiling.blocks, 1, 1), (_threads(cf), 1, 1), (*operands(combine), *scale),
+            shared_bytes=tiling.shared_bytes,
         )  # fmt: skip
         return Blueprint(
-            source="stem.cu", defines=tuple(_defines(problem, sz, it, cf, aligned).items()),
+            source="stem.cu", defines=tuple(_defines(problem, tiling, it, cf, aligned).items()),
             launches=(main, *second_pass(problem, combine, chained=False)),
-            packed_bytes=sz.k_tiles * sz.w_bytes,
+            packed_bytes=tiling.k_tiles * tiling.w_bytes,
             pack=(
-                ("PACK_KT", cf["kt"]), ("PACK_WN", cf["wn"]), ("PACK_GROUP", max(1, sz.run // 2)),
+                ("PACK_KT", cf["kt"]), ("PACK_WN", cf["wn"]), ("PACK_GROUP", max(1, tiling.run // 2)),
                 ("PACK_NHWC", int(problem.layout_out == "nhwc")), ("PACK_PLANES", packed_for.planes),
                 ("PACK_QUARTERS", packed_for.quarters), ("PACK_SHIFT", packed_for.shift),
                 *zip(FAN, packed_for.fan, strict=True),
@@ -122,12 +142,6 @@ class Stem(Family):
 
 def _threads(cf: Values) -> int:
     return 32 * cf["wm"] * cf["wn"]
-
-
-def _line(sz: Sizes, it: Runs, cf: Values) -> int:
-    """Threads that share a staged row: a power of two."""
-    least = 1 << (sz.image.row // it.copy - 1).bit_length()
-    return min(least, _threads(cf) & -_threads(cf))
 
 
 def _body(pr: Problem, cf: Values) -> int:
@@ -160,8 +174,7 @@ RULES = (
     Rule("pixels", lambda problem, th, tw, pt, wm: piece(problem)[0] * pt * (wm - 1) < th * tw
          and piece(problem)[0] * (pt - 1) < th * tw, "warps or pieces without pixels"),
     block_rule(lambda device, wm, wn: 32 * wm * wn <= min(512, device.max_threads)),
-    Rule("schedulers", lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS,
-         "a unit has four schedulers to keep busy"),
+    schedulers_rule(lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS),
     resident_rule(lambda device, wm, wn, mb: 32 * wm * wn * mb <= device.threads_per_unit),
     Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_BODY,
          "the unrolled loop overflows the instruction cache", needs="combine tw kt pt f"),
@@ -171,30 +184,31 @@ RULES = (
     Rule("registers", lambda problem, device, cf: fits_registers(
         device, registers(problem, cf), _threads(cf) * cf["mb"], spare=SPARE), SPILLS,
          needs="combine tw kt wn pt wm f mb"),
-    shared_rule(lambda problem, device, cf: fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"]),
-                "combine th tw kt wn pt wm f mb"),
+    shared_rule(lambda problem, device, cf: fits_shared(
+        device, tiling_of(problem, cf).shared_bytes, cf["mb"]), "combine th tw kt wn pt wm f mb"),
 )  # fmt: skip
 
 
-def _defines(pr: Problem, sz: Sizes, it: Runs, cf: Values, aligned: bool) -> Values:
+def _defines(pr: Problem, tiling: StemTiling, it: Runs, cf: Values, aligned: bool) -> Values:
     view, nhwc = View.unflattened(pr), pr.layout_out == "nhwc"
-    meets, unit = sz.sum_pitch > 0, 4 if nhwc else 1  # outputs that a thread stores at once where sums meet
-    run, side = unit if meets else sz.run, 2 if sz.held else 1
+    meets = tiling.sum_pitch > 0
+    unit = 4 if nhwc else 1  # outputs that a thread stores at once where sums meet
+    run, side = unit if meets else tiling.run, 2 if tiling.held else 1
     whole = pr.k % run == 0 if nhwc else meets or cf["tw"] // side % run == pr.q // side % run == 0
     more = requant_defines(pr)
     return more | dict(
-        SHARED_BYTES=sz.shared_bytes, DTYPE=DTYPES.index(pr.portable.dtype),
+        SHARED_BYTES=tiling.shared_bytes, DTYPE=DTYPES.index(pr.portable.dtype),
         PRODUCTS=TF32 if pr.dtype == "f32" else PLAIN,
         HB=cf["th"], WB=cf["tw"], KT=cf["kt"], WN=cf["wn"], PT=cf["pt"], WM=cf["wm"], F_SHARED=cf["f"],
-        MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
+        MIN_BLOCKS=cf["mb"],
         COPY=it.copy, LEAD=it.lead, SHIFT=it.shift, UNALIGNED=int(it.unaligned), QUARTERS=it.quarters,
         RUN_NUMBERS=it.numbers, **dict(zip(FAN, it.fan, strict=True)),
-        STAGED_BYTES=sz.image.row, PITCH=sz.image.pitch, GAP=it.gap, SUM_PITCH=sz.sum_pitch,
-        ROW_THREADS=_line(sz, it, cf),
-        RUN_OUT=sz.run, WORDS_OUT=sz.run // 4, UNIT_OUT=unit, POOL_HELD=int(sz.held),
+        STAGED_BYTES=tiling.image.row, PITCH=tiling.image.pitch, GAP=it.gap, SUM_PITCH=tiling.sum_pitch,
+        ROW_THREADS=row_threads(tiling.image.row // it.copy, _threads(cf)),
+        RUN_OUT=tiling.run, WORDS_OUT=tiling.run // 4, UNIT_OUT=unit, POOL_HELD=int(tiling.held),
         Y_VECTOR=int(whole and aligned),
         **layer_defines(pr, view), **image_defines(pr, view),
-        K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=1,
-        SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
-        OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, sz.k_tiles * sz.w_bytes),
+        K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles, K_FASTEST=1,
+        STEPS=1, CS=1, **share_defines(cf["combine"]),
+        OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, tiling.k_tiles * tiling.w_bytes),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from functools import cache
 
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
-from tilewright.kernels.tile import NONE, along, ceil_div, tiles_along
+from tilewright.kernels.tile import NONE, along, ceil_div, rows_under, tiles_along
 from tilewright.problem import DTYPE_BYTES, Problem
 
 WORD, LANES = 4, 4  # bytes of a fragment's register, and lanes that share a pixel
@@ -120,7 +120,7 @@ class Staged:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class StemTiling:
     """Sizes that follow from a problem and a config.
 
     ``run``: outputs that a thread has side by side. ``turns``: passes of a warp over the tile's pixels.
@@ -181,7 +181,7 @@ def outputs(pr: Problem, cf: Values) -> int:
 
 def staged(pr: Problem, cf: Values, it: Runs) -> Staged:
     """Work out how the rows under a tile are staged; ``combine``, ``th`` and ``tw`` decide it."""
-    rows = (cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+    rows = rows_under(pr, cf["th"])
     seen = it.fan[2] * WORD * it.quarters + WORD * it.unaligned
     row = round_up(it.lead + (cf["tw"] - 1) * (it.step - pr.stride[1] * it.gap) + seen, PIECE)
     least = row + ceil_div(row, it.column) * it.gap
@@ -191,8 +191,8 @@ def staged(pr: Problem, cf: Values, it: Runs) -> Staged:
     return Staged(row, pitch, crowds[pitch], it.planes * rows * pitch)
 
 
-def sizes(pr: Problem, cf: Values) -> Sizes:
-    """Work out the sizes of a config."""
+def tiling_of(pr: Problem, cf: Values) -> StemTiling:
+    """Work out the tiling of a config."""
     combine, it, (pixels, channels) = cf["combine"], runs(pr, cf), piece(pr)
     image = staged(pr, cf, it)
     kb = channels * cf["kt"] * cf["wn"]
@@ -204,7 +204,7 @@ def sizes(pr: Problem, cf: Values) -> Sizes:
     # Whole runs, and four words more: the next row lies in other banks.
     meets = pools(pr, combine) and not held(pr, cf)
     sum_pitch = (kb if nhwc else round_up(pixels_of_tile, LONGEST)) + 4 if meets else 0
-    return Sizes(
+    return StemTiling(
         image, kb, k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles,
         outputs(pr, cf), ceil_div(pixels_of_tile, pixels * cf["pt"] * cf["wm"]), w_bytes,
         held(pr, cf), sum_pitch,

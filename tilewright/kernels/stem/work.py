@@ -5,12 +5,11 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
-from tilewright.kernels.stem.tile import WORD, loads, piece, registers, runs, sizes, w_registers
+from tilewright.kernels.products import INSTRUCTION
+from tilewright.kernels.stem.tile import WORD, loads, piece, registers, runs, tiling_of, w_registers
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, ceil_div, windows
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
-
-PRODUCT = 16 * 8 * 16  # multiply-adds of an instruction of f16; those of i8 and tf32 take as long
 
 # Fitted to the family's trials in benchmarks/h100/trials.jsonl.gz.
 STORED = 0.3  # of the time that the model has for stores: other blocks multiply meanwhile
@@ -23,39 +22,40 @@ FETCHED = 0.6  # of the slots of loads from global memory: the filter's are aske
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count what one block and one thread do."""
-    it, sz, (pixels, channels) = runs(pr, cf), sizes(pr, cf), piece(pr)
+    it, tiling, (pixels, channels) = runs(pr, cf), tiling_of(pr, cf), piece(pr)
     threads, steps = 32 * cf["wm"] * cf["wn"], it.steps(pr)
-    pieces = sz.turns * cf["pt"]  # of pixels, of a warp
+    pieces = tiling.turns * cf["pt"]  # of pixels, of a warp
     products = pieces * cf["kt"] * steps
     x_loads = pieces * steps * loads(pr, it)
     fetched = pieces * steps * 2 * (pixels // 8) * (2 if it.unaligned else 1)  # words of a lane
-    w_loads = steps * cf["kt"] * w_registers(pr) / 4 * (sz.turns if cf["f"] else 1)
+    w_loads = steps * cf["kt"] * w_registers(pr) / 4 * (tiling.turns if cf["f"] else 1)
     combine = cf["combine"]
-    sums = cf["th"] * cf["tw"] * sz.kb
-    outputs = windows(pr, combine, cf["th"]) * windows(pr, combine, cf["tw"]) * sz.kb
+    sums = cf["th"] * cf["tw"] * tiling.kb
+    outputs = windows(pr, combine, cf["th"]) * windows(pr, combine, cf["tw"]) * tiling.kb
     out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
-    x_bytes = sz.image.nbytes * sz.image.row / sz.image.pitch
+    x_bytes = tiling.image.nbytes * tiling.image.row / tiling.image.pitch
     copies = x_bytes / it.copy / threads * (NUMBERS if it.copy < WORD else 1.0)
-    together = resident(device, registers(pr, cf), threads, sz.shared_bytes, cf["mb"])
-    filled = (x_bytes + sz.w_bytes) * min(together, ceil_div(sz.blocks, device.units))
+    together = resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"])
+    filled = (x_bytes + tiling.w_bytes) * min(together, ceil_div(tiling.blocks, device.units))
     cached = min(pr.y_bytes, device.l2_bytes)  # of y; the rest must go to memory meanwhile
-    stored = sz.run * out_bytes  # bytes that a thread stores at once
+    stored = tiling.run * out_bytes  # bytes that a thread stores at once
     return GpuWork(
-        blocks=sz.blocks, threads=threads, registers=registers(pr, cf),
+        blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),
         resident=together, first=FIRST + FILLED * filled / FETCH_BYTES,
-        shared_bytes=sz.shared_bytes, steps=1, buffers=0,
+        shared_bytes=tiling.shared_bytes,
         fma=products + x_loads * it.unaligned, shared_loads=x_loads + w_loads * cf["f"],
         global_loads=FETCHED * w_loads * (1 - cf["f"]),
         staging=copies * COPIED + 40.0 + pieces * 18.0,
-        epilogue=pieces * (pixels * channels * cf["kt"] / 32) * (4.0 + 4.0 / sz.run),
-        wavefronts=0.8 * (threads / 32) * (fetched * sz.image.crowd + 4.0 * w_loads) + sz.image.nbytes / 128,
-        load_bytes=x_bytes + sz.w_bytes,
+        epilogue=pieces * (pixels * channels * cf["kt"] / 32) * (4.0 + 4.0 / tiling.run),
+        wavefronts=0.8 * (threads / 32) * (fetched * tiling.image.crowd + 4.0 * w_loads)
+        + tiling.image.nbytes / 128,
+        load_bytes=x_bytes + tiling.w_bytes,
         store_sectors=STORED * outputs * out_bytes / min(32, 4 * stored),
-        dram_bytes=pr.x_bytes + pr.w_bytes + STORED * cached + (pr.y_bytes - cached), cluster=1, shares=1,
+        dram_bytes=pr.x_bytes + pr.w_bytes + STORED * cached + (pr.y_bytes - cached),
         combine=COMBINE_NAMES[combine],
         partial_bytes=4.0 * pr.z_elements * (combine == TWO_PASS),
-        tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * sz.blocks),
-        register_intensity=2.0 * PRODUCT * products / max(1.0, (fetched + w_loads) * 64),
-        block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1, sz.image.nbytes + sz.w_bytes),
-        tensor_cycles=WAITED * products * (threads // 32) * PRODUCT / device.tensor_macs, turn_cycles=0.0,
+        tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
+        register_intensity=2.0 * INSTRUCTION * products / max(1.0, (fetched + w_loads) * 64),
+        block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1, tiling.image.nbytes + tiling.w_bytes),
+        tensor_cycles=WAITED * products * (threads // 32) * INSTRUCTION / device.tensor_macs,
     )  # fmt: skip

@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 
 from tilewright.device import Device
-from tilewright.kernels.batch import batch, between
+from tilewright.kernels.batch import batch, between, program
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm.spec import Gemm
 from tilewright.kernels.limits import no_gpu
@@ -102,7 +102,7 @@ class Strassen(Family):
             pack=(*(inner.pack or ()), *blocks.items()), packer="strassen_pack.cu",
             packing="What is packed is sums of its blocks (Strassen): leave it to the pack source.",
             workspace=(Buffer("sums", half.x_bytes), Buffer("products", half.y_bytes), *inner.workspace),
-            parts=(replace(inner, launches=(), workspace=()),),
+            parts=(program(inner),),
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:

@@ -14,6 +14,7 @@
 // channels in nhwc: RUN_IN of x, RUN_OUT of y. Neighbouring threads take neighbouring pixels of x in nhwc too, for V to
 // be written side by side: it is larger than x. A sum of small whole numbers is exact. Rounding, a NaN or an infinity
 // spreads from one block to others.
+// Knobs: those of the products; LEVELS is the family's (spec.py).
 // Example: 4096^3, LEVELS 2: 49 products of 1024^3.
 
 #include "epilogue.h"

@@ -12,19 +12,16 @@
 //
 // Under a pool an element of y takes a window of sums: one after the other (SIDE = 1, and the input is read
 // again for each), or all at once (SIDE = POOL_SIZE, a register each). No pool is a pool of size 1.
+// Knobs (spec.py): STEP (step), BW BH BK (bw, bh, bk), SIDE (pool).
 // Example: 5x5 and a pool of 2, all at once, 16 x 16 x 4: tiles of 36 x 36 inputs for 32 x 32 sums, 5.2 kB.
 
 #include "epilogue.h"
+#include "sizes.h"
 
 #define THREADS (BW * BH * BK)
 #define PARTS (POOL_SIZE / SIDE)  // of a window's side, one after the other
 #define TILE_H (((BH - 1) * POOL_STRIDE + SIDE - 1) * STRIDE_H + (SIZE_R - 1) * DILATION_H + 1)
 #define TILE_W (((BW - 1) * POOL_STRIDE + SIDE - 1) * STRIDE_W + (SIZE_S - 1) * DILATION_W + 1)
-#define X_AT(n, c, h, w) (X_NHWC ? (((offset_t)(n) * SIZE_H + (h)) * SIZE_W + (w)) * SIZE_C + (c) \
-                                 : (((offset_t)(n) * SIZE_C + (c)) * SIZE_H + (h)) * SIZE_W + (w))
-#define IMAGE_AT(n, k, p, q, rows, columns)                                              \
-    (Y_NHWC ? (((offset_t)(n) * (rows) + (p)) * (columns) + (q)) * SIZE_K + (k)          \
-            : (((offset_t)(n) * SIZE_K + (k)) * (rows) + (p)) * (columns) + (q))
 
 #if STEP == 0
 #define ROW_LOOP NO_UNROLL  // else the compiler has more loads under way than a block of 1024 has registers for
@@ -79,7 +76,7 @@ INLINE void stage(SHARED float *tile, const GLOBAL float *x, int n, int c, int h
 // Finish the sum of pixel (p, q), and take it into the pool if it lies in the image.
 INLINE void take(float *found, float sum, const GLOBAL float *bias, const GLOBAL float *z, Mine me, int p, int q) {
     if ((unsigned)p >= SIZE_P || (unsigned)q >= SIZE_Q) return;
-    sum = before_pool(sum, bias, me.k, z, IMAGE_AT(me.n, me.k, p, q, SIZE_P, SIZE_Q));
+    sum = before_pool(sum, bias, me.k, z, Z_AT(me.n, me.k, p, q));
 #if POOL
     pool_take(found, sum);
 #else
@@ -113,5 +110,5 @@ BOUNDED_KERNEL(textbook, THREADS, 1)
         UNROLL for (int i = 0; i < SIDE * SIDE; i++)
             take(&found, sum[i], bias, z, me, p0 + i / SIDE, q0 + i % SIDE);
     }
-    if (me.wanted) y[IMAGE_AT(me.n, me.k, me.p, me.q, Y_P, Y_Q)] = pool_mean(found);
+    if (me.wanted) y[Y_AT(me.n, me.k, me.p, me.q)] = pool_mean(found);
 }

@@ -10,22 +10,22 @@
 //   STEP 5 coalesced     the same, of the transposed filter, [c][k]: what neighbours read are neighbours.
 //                        A first launch writes it to the workspace `turned`.
 //
+// Knobs (spec.py): STEP (step), T (bw).
 // Example: T = 32, C = 4096: a thread reads 2 x 128 floats of global memory, in place of 2 x 4096.
 
 #include "epilogue.h"
+#include "sizes.h"
 
 #define T BW
 #define THREADS (T * T)
 #define PITCH (T + 1)  // a column of the tile meets all banks
 #define PIXELS ((offset_t)SIZE_N * SIZE_P * SIZE_Q)
-#define IMAGE_AT(n, k, pixel) (Y_NHWC ? ((offset_t)(n) * (SIZE_P * SIZE_Q) + (pixel)) * SIZE_K + (k) \
-                                      : ((offset_t)(n) * SIZE_K + (k)) * (SIZE_P * SIZE_Q) + (pixel))
 
 // Channel c of the input of pixel px of all images; 0 beyond the end of either.
 INLINE float input_at(const GLOBAL float *x, offset_t px, int c) {
     offset_t n = px / (SIZE_P * SIZE_Q), h = px / SIZE_Q % SIZE_P * STRIDE_H, w = px % SIZE_Q * STRIDE_W;
     if (px >= PIXELS || c >= SIZE_C) return 0.0f;
-    return x[X_ROWS ? ((n * SIZE_H + h) * SIZE_W + w) * SIZE_C + c : ((n * SIZE_C + c) * SIZE_H + h) * SIZE_W + w];
+    return x[PLACE(n, c, h, w, SIZE_C, SIZE_H, SIZE_W, X_ROWS)];
 }
 
 #if STEP == 5
@@ -75,6 +75,6 @@ BOUNDED_KERNEL(textbook_gemm, THREADS, 1)
     }
 #endif
     if (k >= SIZE_K || px >= PIXELS) return;
-    const offset_t to = IMAGE_AT(px / (SIZE_P * SIZE_Q), k, px % (SIZE_P * SIZE_Q));
+    const offset_t to = Z_AT(px / (SIZE_P * SIZE_Q), k, 0, px % (SIZE_P * SIZE_Q));
     y[to] = before_pool(sum, bias, k, z, to);
 }

@@ -4,7 +4,9 @@
 //   READ_ROWS READ_COLUMNS     (to, WORD, first, lane) read them; WORD(row, i) is word i of a row, 0 .. 7
 //   multiply                   sum[2 i + j] is row lane / 4 + 8 i, column lane % 4 * 2 + j
 //
-// Elsewhere than on CUDA a lane reads whole rows and multiplies by itself. Layout: PTX ISA 8.x, m16n8k16.
+// Elsewhere than on CUDA a lane reads whole rows and multiplies by itself. Instruction and layout: mma_sync.h.
+
+#include "mma_sync.h"
 
 #ifdef __CUDACC__
 
@@ -20,16 +22,7 @@ typedef struct {
 #define READ_COLUMNS(to, WORD, first, lane) \
     UNROLL for (int i_ = 0; i_ < 2; i_++) (to).r[i_] = WORD((first) + (lane) / 4, (lane) % 4 + i_ * 4)
 
-#if DTYPE == 3
-#define MMA_NAME "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-#else
-#define MMA_NAME "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-#endif
-INLINE void multiply(float sum[4], Rows a, Columns b) {
-    asm(MMA_NAME "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b.r[0]), "r"(b.r[1]));
-}
+INLINE void multiply(float sum[4], Rows a, Columns b) { mma_sync(sum, a.r, b.r[0], b.r[1]); }
 
 #else
 
@@ -43,9 +36,6 @@ typedef struct {
 
 INLINE void multiply(float sum[4], Rows a, Columns b) {
     for (int e = 0; e < 4; e++)
-        for (int i = 0; i < 8; i++) {
-            uint v = a.r[e / 2][i], w = b.r[e % 2][i];
-            sum[e] += widened(v & 0xffff) * widened(w & 0xffff) + widened(v >> 16) * widened(w >> 16);
-        }
+        for (int i = 0; i < 8; i++) sum[e] = dot_word(a.r[e / 2][i], b.r[e % 2][i], sum[e]);
 }
 #endif

@@ -9,9 +9,11 @@
 //   STEP 7 shared   BK x BH warps of 32 x 32 outputs each: 32 channels of the sum at a time of all their rows in
 //                   shared memory first, so that a row is read once for a block: 32 BK + 32 BH rows a step
 //
+// Knobs (spec.py): STEP (step), BK BH (bk, bh).
 // Example: STEP 7 with 2 x 4 warps at 4096^3: tiles of 64 x 128, 2,048 blocks, 128 steps, 12 kB a step.
 
 #include "epilogue.h"
+#include "sizes.h"
 #include "textbook_mma.h"
 
 #define TILED (STEP == 7)
@@ -23,8 +25,6 @@
 #define DEPTH (TILED ? 32 : 16)  // channels c of a step
 #define PITCH (DEPTH / 2 + 4)    // words of a row: the rows of a product meet all banks
 #define PIXELS ((offset_t)SIZE_N * SIZE_P * SIZE_Q)
-#define IMAGE_AT(n, k, pixel) (Y_NHWC ? ((offset_t)(n) * (SIZE_P * SIZE_Q) + (pixel)) * SIZE_K + (k) \
-                                      : ((offset_t)(n) * SIZE_K + (k)) * (SIZE_P * SIZE_Q) + (pixel))
 
 // Channels c and c + 1 of a row that begins at `from`, `step` elements apart; zeros past the last channel.
 INLINE unsigned pair_at(const GLOBAL in_t *from, int c, int step) {
@@ -95,7 +95,7 @@ BOUNDED_KERNEL(textbook_tensor, THREADS, 1)
                 const int k = k0 + row + 16 * i + lane / 4 + e / 2 * 8;
                 const offset_t px = px0 + column + 8 * j + lane % 4 * 2 + e % 2;
                 if (k < SIZE_K && px < PIXELS) {
-                    const offset_t to = IMAGE_AT(px / (SIZE_P * SIZE_Q), k, px % (SIZE_P * SIZE_Q));
+                    const offset_t to = Z_AT(px / (SIZE_P * SIZE_Q), k, 0, px % (SIZE_P * SIZE_Q));
                     out_store(y + to, before_pool(sum[i][j][e], bias, k, z, to));
                 }
             }

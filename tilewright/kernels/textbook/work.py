@@ -8,7 +8,7 @@ from math import gcd
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import RESERVED_SHARED
-from tilewright.kernels.tile import ceil_div
+from tilewright.kernels.tile import ceil_div, columns_under, rows_under
 from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import Problem
 
@@ -39,9 +39,8 @@ def warp_tile(cf: Values) -> tuple[int, int]:
 def tile_floats(pr: Problem, cf: Values) -> int:
     """Inputs of one channel under a block."""
     sums, forward = side(pr, cf["pool"]), pr.epilogue.pool.stride if pr.epilogue.pool else 1
-    rows = ((cf["bh"] - 1) * forward + sums - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
-    columns = ((cf["bw"] - 1) * forward + sums - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
-    return rows * columns
+    down, across = ((cf[name] - 1) * forward + sums for name in ("bh", "bw"))
+    return rows_under(pr, down) * columns_under(pr, across)
 
 
 def shared_bytes(pr: Problem, cf: Values) -> int:
@@ -152,9 +151,8 @@ def _work(
         blocks=blocks, threads=threads, registers=registers, resident=max(1, min(room)),
         shared_bytes=shared, steps=turns, buffers=int(shared > 0), fma=fma, shared_loads=shared_loads,
         global_loads=global_loads, staging=staging, epilogue=12.0, wavefronts=wavefronts,
-        load_bytes=load_bytes, store_sectors=outputs / run, dram_bytes=float(pr.bytes), cluster=1, shares=1,
-        combine="none", partial_bytes=0.0, tile_bytes=4.0 * outputs,
-        useful=pr.y_elements / (blocks * outputs),
+        load_bytes=load_bytes, store_sectors=outputs / run, dram_bytes=float(pr.bytes),
+        tile_bytes=4.0 * outputs, useful=pr.y_elements / (blocks * outputs),
         register_intensity=2.0 * fma / (shared_loads + global_loads),
         block_intensity=2.0 * fma * threads * 4.0 / load_bytes,
     )  # fmt: skip

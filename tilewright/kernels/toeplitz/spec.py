@@ -9,6 +9,7 @@ from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
+    SPARE,
     SPILLS,
     blocks_param,
     fits_registers,
@@ -20,24 +21,24 @@ from tilewright.kernels.limits import (
     too_large,
 )
 from tilewright.kernels.split_k import (
-    SUM_THREADS,
+    POOL_APART,
     combine_param,
     operands,
     partial_sums,
-    pool_apart,
     second_pass,
+    share_defines,
 )
 from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.toeplitz.tile import (
     BAND,
     EIGHT,
-    Sizes,
+    ToeplitzTiling,
     products_of_row,
     registers,
     rows_in_flight,
-    sizes,
     slope,
     steps,
+    tiling_of,
     window,
 )
 from tilewright.kernels.toeplitz.work import work_of
@@ -93,16 +94,19 @@ class Toeplitz(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two where there is a pool."""
         cf = config.values
-        sz, combine = sizes(problem, cf), cf["combine"]
+        tiling, combine = tiling_of(problem, cf), cf["combine"]
         main = Launch(
-            "toeplitz", (sz.blocks, 1, 1), (32 * cf["warps"], 1, 1), operands(combine),
-            shared_bytes=sz.shared_bytes,
+            "toeplitz", (tiling.blocks, 1, 1), (32 * cf["warps"], 1, 1), operands(combine),
+            shared_bytes=tiling.shared_bytes,
         )  # fmt: skip
         return Blueprint(
-            source="toeplitz.cu", defines=tuple(_defines(problem, sz, cf, aligned).items()),
+            source="toeplitz.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
             launches=(main, *second_pass(problem, combine, chained=False)),
-            packed_bytes=2 * problem.k * problem.r * sz.taps,
-            pack=(("PACK_TAPS", sz.taps), ("PACK_FIRST", slope(problem)), ("PACK_STEP", problem.dilation[1])),
+            packed_bytes=2 * problem.k * problem.r * tiling.taps,
+            pack=(
+                ("PACK_TAPS", tiling.taps), ("PACK_FIRST", slope(problem)),
+                ("PACK_STEP", problem.dilation[1]),
+            ),
             packer="toeplitz_pack.cu",
             workspace=partial_sums(problem, combine),
         )  # fmt: skip
@@ -117,7 +121,7 @@ class Toeplitz(Family):
 
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(problem, cf), 32 * cf["warps"] * cf["mb"], spare=5)
+    return fits_registers(device, registers(problem, cf), 32 * cf["warps"] * cf["mb"], spare=SPARE)
 
 
 RULES = (
@@ -128,23 +132,23 @@ RULES = (
     Rule("channels", lambda cb, warps: cb % warps == 0, "each warp takes as many channels"),
     resident_rule(lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit),
     Rule("registers", _fits_registers, SPILLS, needs="th wb warps mb cb combine"),
-    shared_rule(lambda problem, device, cf: fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"]),
-                "cb th wb mb combine"),
-    Rule("pool", lambda problem, combine: combine == pool_apart(problem),
-         "the second kernel is there to pool"),
+    shared_rule(lambda problem, device, cf: fits_shared(
+        device, tiling_of(problem, cf).shared_bytes, cf["mb"]), "cb th wb mb combine"),
+    POOL_APART,
 )  # fmt: skip
 
 
-def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool) -> Values:
+def _defines(pr: Problem, tiling: ToeplitzTiling, cf: Values, aligned: bool) -> Values:
     products, view = products_of_row(pr, cf), View.unflattened(pr)
     return dict(
-        SHARED_BYTES=sz.shared_bytes, DTYPE=dtype_code(pr),
-        CB=cf["cb"], HB=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"], COMBINE=cf["combine"],
-        KS=steps(pr), NC=sz.eights, PITCH=sz.pitch, PLANE=sz.plane, SKEW=sz.skew, TILE=sz.tile,
-        W_PITCH=sz.taps, R_UNROLLED=max(1, min(pr.r, UNROLLED // products)), VECTORS=int(aligned),
-        ROWS_IN_FLIGHT=rows_in_flight(pr, sz, cf),
-        N=pr.n, **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
-        K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, K_FASTEST=int(pr.layout_in == "nhwc"),
-        SC=1, SG=1, STEPS=1, CS=1, SUM_THREADS=SUM_THREADS,
+        SHARED_BYTES=tiling.shared_bytes, DTYPE=dtype_code(pr),
+        CB=cf["cb"], HB=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"],
+        KS=steps(pr), NC=tiling.eights, PITCH=tiling.pitch, PLANE=tiling.plane, SKEW=tiling.skew,
+        TILE=tiling.tile,
+        W_PITCH=tiling.taps, R_UNROLLED=max(1, min(pr.r, UNROLLED // products)), VECTORS=int(aligned),
+        ROWS_IN_FLIGHT=rows_in_flight(pr, tiling, cf),
+        **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
+        K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles,
+        K_FASTEST=int(pr.layout_in == "nhwc"), STEPS=1, CS=1, **share_defines(cf["combine"]),
         OFFSET64=offset64(pr.x_bytes, 2 * pr.z_elements),
     )  # fmt: skip

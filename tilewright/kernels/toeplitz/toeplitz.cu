@@ -44,6 +44,7 @@ typedef unsigned short half_t;  // f16 or bf16, by its bits
 // Where a channel of the tile lies; eights of channels are SKEW apart from where their planes end.
 INLINE int plane_at(int c) { return c * PLANE + c / 8 * SKEW; }
 
+#include "ldmatrix.h"
 #include "mma_sync.h"
 #include "toeplitz_stage.h"
 
@@ -59,9 +60,7 @@ typedef struct {
 
 INLINE void read_band(Fragment to[BAND_FRAGMENTS], const SHARED half_t *band, int lane) {
     const unsigned from = (unsigned)__cvta_generic_to_shared(band + lane % 16 * (STR_H * PITCH) + lane / 16 * 8);
-    UNROLL for (int i = 0; i < BAND_FRAGMENTS; i++)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(to[i].r[0]), "=r"(to[i].r[1]), "=r"(to[i].r[2]), "=r"(to[i].r[3]) : "r"(from + 32 * i));
+    UNROLL for (int i = 0; i < BAND_FRAGMENTS; i++) read_matrices(to[i].r, from + 32 * i);
 }
 
 // acc += the products of a row of the filter with a band's rows; t: its T, a register for eight rows.

@@ -5,45 +5,45 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
+from tilewright.kernels.products import INSTRUCTION
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS
-from tilewright.kernels.toeplitz.tile import BAND, EIGHT, products_of_row, registers, rounds, sizes, steps
+from tilewright.kernels.toeplitz.tile import BAND, EIGHT, products_of_row, registers, rounds, steps, tiling_of
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 ROUND_CYCLES = 2000.0  # until rows that a warp loads have come (fitted to 143 trials of 11 layers on an H100)
-PRODUCT = 16 * 8 * 16  # multiply-adds of an instruction
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count what one block and one thread do."""
-    sz, warps = sizes(pr, cf), cf["warps"]
+    tiling, warps = tiling_of(pr, cf), cf["warps"]
     threads, channels = 32 * warps, cf["cb"] / warps
     rows = channels * pr.r  # of the filter, for a warp
     products = rows * products_of_row(pr, cf)
-    loads = rows * (cf["th"] // BAND) * sz.fragments
+    loads = rows * (cf["th"] // BAND) * tiling.fragments
     nhwc, out_nhwc = pr.layout_in == "nhwc", pr.layout_out == "nhwc"
-    items, copies = sz.items / threads, cf["cb"] * pr.r * sz.taps / EIGHT / threads
+    items, copies = tiling.items / threads, cf["cb"] * pr.r * tiling.taps / EIGHT / threads
     outputs = cf["cb"] * cf["th"] * EIGHT * cf["wb"]
     out_bytes = 4 if cf["combine"] == TWO_PASS else 2
     lone = 2.0 if cf["cb"] == EIGHT else 1.0  # half of a sector of nhwc: the other half is another block's
     stored = outputs * out_bytes / 32
-    resident_ = resident(device, registers(pr, cf), threads, sz.shared_bytes, cf["mb"])
-    inputs = sz.items * EIGHT
+    resident_ = resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"])
+    inputs = tiling.items * EIGHT
     return GpuWork(
-        blocks=sz.blocks, threads=threads, registers=registers(pr, cf), resident=resident_,
-        shared_bytes=sz.shared_bytes, steps=rounds(pr, sz, cf), buffers=0,
-        fma=products, shared_loads=loads + rows * 6.0 * steps(pr), global_loads=0.0,
+        blocks=tiling.blocks, threads=threads, registers=registers(pr, cf), resident=resident_,
+        shared_bytes=tiling.shared_bytes, steps=rounds(pr, tiling, cf),
+        fma=products, shared_loads=loads + rows * 6.0 * steps(pr),
         staging=items * (17.0 if nhwc else 24.0) + copies * 5.0,
         epilogue=outputs / threads * (6.0 if out_nhwc else 4.0),
         wavefronts=0.6 * (4.0 * loads * warps + (inputs / 32 if nhwc else inputs / 64)
                           + (outputs / 16 if out_nhwc else 0.0)),
-        load_bytes=2.0 * inputs * (lone if nhwc else 1.0) + 2.0 * cf["cb"] * pr.r * sz.taps,
+        load_bytes=2.0 * inputs * (lone if nhwc else 1.0) + 2.0 * cf["cb"] * pr.r * tiling.taps,
         store_sectors=stored * (lone if out_nhwc else 2.0),
-        dram_bytes=float(pr.x_bytes + 2 * pr.k * pr.r * sz.taps + pr.y_bytes), cluster=1, shares=1,
+        dram_bytes=float(pr.x_bytes + 2 * pr.k * pr.r * tiling.taps + pr.y_bytes),
         combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=4.0 * pr.z_elements * (cf["combine"] == TWO_PASS),
-        tile_bytes=4.0 * outputs, useful=pr.z_elements / (outputs * sz.blocks),
-        register_intensity=2.0 * PRODUCT * products / max(1.0, loads * 256),
+        tile_bytes=4.0 * outputs, useful=pr.z_elements / (outputs * tiling.blocks),
+        register_intensity=2.0 * INSTRUCTION * products / max(1.0, loads * 256),
         block_intensity=2.0 * pr.r * pr.s * outputs / max(1, inputs),
-        tensor_cycles=products * warps * PRODUCT / device.tensor_macs, turn_cycles=ROUND_CYCLES,
+        tensor_cycles=products * warps * INSTRUCTION / device.tensor_macs, turn_cycles=ROUND_CYCLES,
     )  # fmt: skip

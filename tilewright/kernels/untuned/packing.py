@@ -17,7 +17,7 @@ def spread(device: Device, items: int) -> tuple[int, dict[str, int]]:
     cpu = not device.is_gpu
     threads = 1 if cpu else 256
     blocks = max(1, min(device.units * (8 if cpu else 16), ceil_div(items, threads)))
-    return blocks, dict(MAX_THREADS=threads, MIN_BLOCKS=1, THREADS_ALL=blocks * threads, CHUNKED=int(cpu))
+    return blocks, dict(MAX_THREADS=threads, THREADS_ALL=blocks * threads, CHUNKED=int(cpu))
 
 
 def filter_sizes(problem: Problem) -> dict[str, int]:
@@ -29,12 +29,12 @@ def filter_sizes(problem: Problem) -> dict[str, int]:
 
 
 def sizes(problem: Problem) -> dict[str, int]:
-    """Return the defines that spell out a problem to the untuned kernels."""
+    """Return the defines that spell out a problem to the untuned kernels (sizes.h)."""
     pr = problem
     return dict(
         SIZE_N=pr.n, SIZE_C=pr.c, SIZE_H=pr.h, SIZE_W=pr.w, SIZE_K=pr.k, SIZE_P=pr.p, SIZE_Q=pr.q,
         Y_P=pr.y_p, Y_Q=pr.y_q,
-        PAD_TOP=pr.pad[0], PAD_BOTTOM=pr.pad[1], PAD_LEFT=pr.pad[2], PAD_RIGHT=pr.pad[3],
+        PAD_TOP=pr.pad[0], PAD_LEFT=pr.pad[2],
         STRIDE_H=pr.stride[0], STRIDE_W=pr.stride[1],
         DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1],
         X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),

@@ -11,13 +11,10 @@
 #include "loop.h"
 #include "types.h"
 #include "done.h"
+#include "sizes.h"
 
 #define STRIPS ((SIZE_Q + STRIP - 1) / STRIP)
 #define ITEMS ((offset_t)SIZE_N * SIZE_K * SIZE_P * STRIPS)
-#define X_AT(n, c, h, w) (X_NHWC ? (((offset_t)(n) * SIZE_H + (h)) * SIZE_W + (w)) * SIZE_C + (c) \
-                                 : (((offset_t)(n) * SIZE_C + (c)) * SIZE_H + (h)) * SIZE_W + (w))
-#define Z_AT(n, k, p, q) (Y_NHWC ? (((offset_t)(n) * SIZE_P + (p)) * SIZE_Q + (q)) * SIZE_K + (k) \
-                                 : (((offset_t)(n) * SIZE_K + (k)) * SIZE_P + (p)) * SIZE_Q + (q))
 #define SIZE_OF(v) ((v) < 0 ? -(v) : (v))
 
 // Where a strip is.

@@ -98,8 +98,8 @@ def _peak(device: Device, vector: int, chains: int, blocks_of_unit: int) -> Peak
     threads, turns = (256, 512 // (vector * chains)) if gpu else (1, 8)
     work = 1 << (17 if gpu else 21)  # vector multiply-adds of a unit's threads, each: 1 ms, 0.2 ms on a CPU
     rounds, blocks = work // (blocks_of_unit * chains * turns), device.units * blocks_of_unit
-    defines = dict(VECTOR=vector, CHAINS=chains, TURNS=turns, ROUNDS=rounds, MAX_THREADS=threads,
-                   MIN_BLOCKS=1, AVX512=int(not gpu and device.lanes >= 16))  # fmt: skip
+    wide = int(not gpu and device.lanes >= 16)
+    defines = dict(VECTOR=vector, CHAINS=chains, TURNS=turns, ROUNDS=rounds, AVX512=wide)
     launch = Launch("multiply_add", (blocks, 1, 1), (threads, 1, 1), ("start", "sink"))
     flops = 2 * blocks * threads * vector * chains * turns * rounds
     return Peak(Blueprint("peak.cu", tuple(defines.items()), (launch,), packed_bytes=0), flops)

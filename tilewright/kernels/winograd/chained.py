@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.batch import batch, between
+from tilewright.kernels.batch import batch, between, program
 from tilewright.kernels.bound import bare
 from tilewright.kernels.direct.cpu import WORKERS
 from tilewright.kernels.direct.spec import Direct
@@ -184,28 +184,19 @@ def _slab(pr: Problem, side: int, device: Device) -> int:
 
 
 def _blueprint(pr: Problem, side: int, device: Device, config: Config, aligned: bool) -> Blueprint:
-    slab, (down, across) = _slab(pr, side, device), _outputs(pr, side)
-    half, tiles_p, tiles_q = products(pr, side, slab), _rows(pr, side), _columns(pr, side)
-    slabs = ceil_div(tiles_p, slab)
+    slab = _slab(pr, side, device)
+    half, slabs = products(pr, side, slab), ceil_div(_rows(pr, side), slab)
     inner = GEMM.blueprint(half, device, config)  # its buffers are our own, and aligned
-    tiles = slab * tiles_q
+    tiles, across = slab * _columns(pr, side), _outputs(pr, side)[1]
     count_in, count_out = ceil_div(pr.c * tiles, THREADS), ceil_div(pr.k * tiles, THREADS)
     whole = pr.dilation[1] == 1 and pr.q % across == 0 and pr.epilogue.pool is None
     rows = pr.layout_out == "nchw" and whole and aligned
-    defines = sizes(pr) | dict(
-        POINTS=side, SIDE_P=down, SIDE_Q=across, THREADS=THREADS, TILES=half.w, TILES_P=tiles_p // pr.n,
-        TILES_Q=tiles_q, Y_ROWS=int(rows), SLABS=slabs, SLAB_TILES=tiles, BLOCKS_OUT=count_out,
-        SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
-        OFFSET64=offset64(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) // 4),
+    defines = _defines(pr, side, half) | dict(
+        THREADS=THREADS, Y_ROWS=int(rows), SLABS=slabs, SLAB_TILES=tiles, BLOCKS_OUT=count_out,
     )  # fmt: skip
     first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "tiles", "drawn"))
-    last = Launch(
-        "transform_output",
-        (count_out, 1, 1),
-        (THREADS, 1, 1),
-        ("products", "bias", "z", "y", "drawn"),
-        chained=True,
-    )
+    args = ("products", "bias", "z", "y", "drawn")
+    last = Launch("transform_output", (count_out, 1, 1), (THREADS, 1, 1), args, chained=True)
     middle = between(inner, "tiles", "products")
     more = (replace(first, chained=True), *middle, last) * (slabs - 1)
     return Blueprint(
@@ -213,23 +204,20 @@ def _blueprint(pr: Problem, side: int, device: Device, config: Config, aligned: 
         packed_bytes=inner.packed_bytes, pack=_packing(inner, side), packing=PACKED_POINTS,
         workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes),
                    Buffer("drawn", 4 * (slabs > 1), zeroed=True), *inner.workspace),
-        parts=(replace(inner, launches=(), workspace=()),),
+        parts=(program(inner),),
     )  # fmt: skip
 
 
 def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
     side = Winograd4.side
-    slab, (down, across) = _slab(pr, side, device), _outputs(pr, side)
+    slab = _slab(pr, side, device)
     half = products(pr, side, slab, cores=True)
     inner = DIRECT.blueprint(half, device, config)
-    workers, tiles_q = WORKERS * device.units, _columns(pr, side)
-    defines = sizes(pr) | dict(
-        POINTS=side, SIDE_P=down, SIDE_Q=across, VECTOR=max(4, min(16, device.lanes)),
-        AVX512=int(device.lanes >= 16), WORKERS=workers, SLAB_ROWS=slab,
-        TILES=half.w, TILES_P=_rows(pr, side) // pr.n, TILES_Q=tiles_q, RUN_TILES=RUN_TILES, RUN_K=RUN_K,
-        RUN_C=ceil_div(pr.c, RUNS * device.units), RUN_ROWS=min(slab, max(1, RUN_INPUTS // tiles_q)),
-        SIZE_YP=pr.y_p, SIZE_YQ=pr.y_q,
-        OFFSET64=offset64(max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes) // 4),
+    workers = WORKERS * device.units
+    defines = _defines(pr, side, half) | dict(
+        VECTOR=max(4, min(16, device.lanes)), AVX512=int(device.lanes >= 16), WORKERS=workers,
+        SLAB_ROWS=slab, RUN_TILES=RUN_TILES, RUN_K=RUN_K, RUN_C=ceil_div(pr.c, RUNS * device.units),
+        RUN_ROWS=min(slab, max(1, RUN_INPUTS // _columns(pr, side))),
     )  # fmt: skip
     first = Launch("transform_input", (workers, 1, 1), (1, 1, 1), ("x", "tiles", "drawn"))
     last = Launch("transform_output", (workers, 1, 1), (1, 1, 1), ("products", "bias", "z", "y", "drawn"))
@@ -239,7 +227,17 @@ def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
         packed_bytes=inner.packed_bytes, pack=_packing(inner, side), packing=PACKED_POINTS,
         workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes),
                    Buffer("drawn", 12, zeroed=True), *inner.workspace),
-        parts=(replace(inner, launches=(), workspace=()),),
+        parts=(program(inner),),
+    )  # fmt: skip
+
+
+def _defines(pr: Problem, side: int, half: Problem) -> dict[str, int]:
+    """The defines of winograd4.h: the layer, and its tiles."""
+    down, across = _outputs(pr, side)
+    largest = max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes)
+    return sizes(pr) | dict(
+        POINTS=side, SIDE_P=down, SIDE_Q=across, TILES=half.w, TILES_P=_rows(pr, side) // pr.n,
+        TILES_Q=_columns(pr, side), OFFSET64=offset64(largest // 4),
     )  # fmt: skip
 
 

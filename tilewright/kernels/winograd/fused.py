@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import offset64, round_up
 from tilewright.device import Device
 from tilewright.kernels.bound import bare
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
@@ -24,13 +24,14 @@ from tilewright.kernels.limits import (
 from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
     COMBINE_NONE,
-    SUM_THREADS,
     combine_param,
     operands,
     reduction_buffers,
     second_pass,
+    share_defines,
     zeros_before,
 )
+from tilewright.kernels.staging import Staging
 from tilewright.kernels.tile import (
     ATOMIC,
     COMBINE_NAMES,
@@ -39,6 +40,7 @@ from tilewright.kernels.tile import (
     View,
     ceil_div,
     image_defines,
+    k_fastest,
     layer_defines,
     lines,
     quad_pitch,
@@ -54,25 +56,18 @@ SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 14, 16)
 
 
 @dataclass(frozen=True)
-class Sizes:
+class WinogradTiling:
     """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
 
     kb: int
     tiles: int
-    wt: int
     threads: int
     k_tiles: int
     p_tiles: int
     q_tiles: int
     steps: int
     xh: int
-    xw: int
-    strides: tuple[int, int, int]
-    x_run: int
-    x_lead: int
-    x_items: int
-    x_copies: int
-    x_floats: int
+    x: Staging
     f_floats: int
     shared_bytes: int
 
@@ -82,33 +77,37 @@ class Sizes:
         return self.k_tiles * self.p_tiles * self.q_tiles
 
 
-def sizes(pr: Problem, cf: Values, aligned: bool = True) -> Sizes:
-    """Work out the sizes of a config."""
+def tiling_of(pr: Problem, cf: Values, aligned: bool = True) -> WinogradTiling:
+    """Work out the tiling of a config."""
     kb, tiles = cf["v"] * cf["tk"] * cf["bk"], cf["tt"] * cf["bt"]
     wt, threads = max(1, tiles // cf["ht"]), cf["bk"] * cf["bt"] * cf["eg"]
-    xh, quads = 2 * cf["ht"] + 2, cf["cv"] == 4
-    small = pr.c * pr.h * pr.w < 1 << 31
-    need = 2 * wt + 2
-    runs = row_runs(pr, pr.w, 2 * wt, -pr.pad[2], need, aligned, most=2)
-    run, lead, xw = (4, 0, need) if quads else runs
-    items = xh * xw * cf["cs"] // run
-    copies = ceil_div(items, threads)
-    if not quads and (pr.layout_in == "nhwc" or copies > MOST_COPIES or not small):
-        run, lead, copies, xw = 1, 0, 0, ceil_div(need, 4) * 4
-        items = xh * xw * cf["cs"]
-    pitch = quad_pitch(cf["cs"])
-    strides = (1, xw * pitch, pitch) if quads else (xh * xw, xw, 1)
-    x_floats = xh * xw * pitch if quads else max(copies * threads * run, cf["cs"] * xh * xw)
-    x_floats, f_floats = lines(x_floats), lines(cf["cs"] * ELEMENTS * kb)
-    loop = cf["stages"] * (x_floats + f_floats) + cf["cs"] * (ELEMENTS * tiles + 4)
+    x = _staging(pr, cf, wt, threads, aligned)
+    f_floats = lines(cf["cs"] * ELEMENTS * kb)
+    loop = cf["stages"] * (x.size + f_floats) + cf["cs"] * (ELEMENTS * tiles + 4)
     store = ELEMENTS * cf["v"] * cf["bk"] * (tiles + 1)
-    return Sizes(
-        kb=kb, tiles=tiles, wt=wt, threads=threads, k_tiles=ceil_div(pr.kg, kb),
+    return WinogradTiling(
+        kb=kb, tiles=tiles, threads=threads, k_tiles=ceil_div(pr.kg, kb),
         p_tiles=ceil_div(pr.p, 2 * cf["ht"]), q_tiles=ceil_div(pr.q, 2 * wt),
-        steps=ceil_div(pr.cg, cf["cs"] * cf["sg"]), xh=xh, xw=xw, strides=strides,
-        x_run=run, x_lead=lead, x_items=items, x_copies=copies, x_floats=x_floats, f_floats=f_floats,
+        steps=ceil_div(pr.cg, cf["cs"] * cf["sg"]), xh=2 * cf["ht"] + 2, x=x, f_floats=f_floats,
         shared_bytes=4 * max(loop, store),
     )  # fmt: skip
+
+
+def _staging(pr: Problem, cf: Values, wt: int, threads: int, aligned: bool) -> Staging:
+    """Lay out the input under a block's tiles, ``wt`` of them side by side."""
+    xh, need, cs = 2 * cf["ht"] + 2, 2 * wt + 2, cf["cs"]
+    if cf["cv"] == 4:
+        pitch, items = quad_pitch(cs), xh * need * cs // 4
+        strides, copies = (1, need * pitch, pitch), ceil_div(items, threads)
+        return Staging(strides, need, lines(xh * need * pitch), copies, items, run=4)
+    run, lead, xw = row_runs(pr, pr.w, 2 * wt, -pr.pad[2], need, aligned, most=2)
+    items = xh * xw * cs // run
+    copies = ceil_div(items, threads)
+    if pr.layout_in == "nhwc" or copies > MOST_COPIES or pr.c * pr.h * pr.w >= 1 << 31:
+        run, lead, copies, xw = 1, 0, 0, round_up(need, 4)
+        items = xh * xw * cs
+    size = max(copies * threads * run, cs * xh * xw)
+    return Staging((xh * xw, xw, 1), xw, lines(size), copies, items, run, lead)
 
 
 class Winograd(Family):
@@ -164,7 +163,7 @@ class Winograd(Family):
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """The sum over one share of C, the adds of the transforms, and the shares one after the other."""
         cf = config.values
-        return sizes(problem, cf).steps * cf["cs"] + 12 + cf["sg"]
+        return tiling_of(problem, cf).steps * cf["cs"] + 12 + cf["sg"]
 
 
 def _pools(pr: Problem) -> bool:
@@ -183,8 +182,8 @@ def _fits_registers(device: Device, cf: Values) -> bool:
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     cf = cf | dict(sg=1)  # of any share of C
-    variants = (sizes(problem, cf), sizes(problem, cf | dict(cv=1), aligned=False))
-    block = max(sz.shared_bytes for sz in variants)
+    variants = (tiling_of(problem, cf), tiling_of(problem, cf | dict(cv=1), aligned=False))
+    block = max(tiling.shared_bytes for tiling in variants)
     return fits_shared(device, block, cf["mb"])
 
 
@@ -204,8 +203,8 @@ RULES = (
     Rule("f_vector", lambda v, tk, bk: v * tk * bk % 4 == 0, "the filter is staged 16 bytes at a time"),
     Rule("channels", lambda problem, cs: cs <= max(4, 2 * problem.cg), "more channels staged than there are"),
     Rule("channel_vector", lambda cs, cv: cs % cv == 0, "channels are copied four at once"),
-    Rule("x_copies", lambda problem, cf: cf["cv"] == 1 or sizes(
-        problem, cf | dict(stages=1, sg=1)).x_copies <= MOST_COPIES,
+    Rule("x_copies", lambda problem, cf: cf["cv"] == 1 or tiling_of(
+        problem, cf | dict(stages=1, sg=1)).x.copies <= MOST_COPIES,
         "a thread keeps the addresses of at most 16 copies in registers", needs="v tk tt eg bk bt ht cs cv"),
     shared_rule(_fits_shared, "v tk tt eg bk bt mb ht cs cv stages"),
     Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < problem.cg, "shares of C without channels"),
@@ -217,60 +216,62 @@ RULES = (
 
 
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    sz = sizes(pr, cf, aligned)
-    blocks = sz.blocks * pr.n * pr.groups * cf["sg"]
-    c_padded = sz.steps * cf["cs"] * cf["sg"]
+    tiling = tiling_of(pr, cf, aligned)
+    blocks = tiling.blocks * pr.n * pr.groups * cf["sg"]
+    c_padded = tiling.steps * cf["cs"] * cf["sg"]
     combine = cf["combine"]
     args = (*operands(combine), "arrived")
-    main = Launch("winograd", (blocks, 1, 1), (sz.threads, 1, 1), args, sz.shared_bytes)
+    main = Launch("winograd", (blocks, 1, 1), (tiling.threads, 1, 1), args, tiling.shared_bytes)
     return Blueprint(
-        source="winograd.cu", defines=tuple(_defines(pr, cf, sz, c_padded).items()),
+        source="winograd.cu", defines=tuple(_defines(pr, cf, tiling, c_padded).items()),
         launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
-        packed_bytes=4 * pr.groups * sz.k_tiles * c_padded * ELEMENTS * sz.kb,
-        pack=(("PACK_K", sz.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)), packing=PACKED_POINTS,
+        packed_bytes=4 * pr.groups * tiling.k_tiles * c_padded * ELEMENTS * tiling.kb,
+        pack=(("PACK_K", tiling.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)), packing=PACKED_POINTS,
         workspace=reduction_buffers(pr, cf, 0, blocks // cf["sg"]),
     )  # fmt: skip
 
 
-def _defines(pr: Problem, cf: Values, sz: Sizes, c_padded: int) -> dict[str, int]:
+def _defines(pr: Problem, cf: Values, tiling: WinogradTiling, c_padded: int) -> dict[str, int]:
     body, view = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"], View.unflattened(pr)
-    largest = max(pr.x_bytes, pr.z_bytes * cf["sg"], 4 * c_padded * ELEMENTS * sz.kb * sz.k_tiles * pr.groups)
+    packed = c_padded * ELEMENTS * tiling.kb * tiling.k_tiles * pr.groups
+    largest = max(pr.x_bytes, pr.z_bytes * cf["sg"], 4 * packed)
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TT=cf["tt"], EG=cf["eg"], BK=cf["bk"], BT=cf["bt"], HT=cf["ht"],
-        CS=cf["cs"], CV=cf["cv"], STAGES=cf["stages"], SC=1, SG=cf["sg"],
-        COMBINE=cf["combine"], MIN_BLOCKS=cf["mb"],
+        CS=cf["cs"], CV=cf["cv"], STAGES=cf["stages"],
+        **share_defines(cf["combine"], sg=cf["sg"]), MIN_BLOCKS=cf["mb"],
         **layer_defines(pr, view), **image_defines(pr, view), X_SHARED=1, F_SHARED=1,
-        K_TILES=sz.k_tiles, P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, STEPS=sz.steps, C_PADDED=c_padded,
-        TX_C=sz.strides[0], TX_H=sz.strides[1], TX_W=sz.strides[2], XW=sz.xw, X_FLOATS=sz.x_floats,
-        F_FLOATS=sz.f_floats, X_RUN=sz.x_run, X_LEAD=sz.x_lead, X_COPIES=sz.x_copies, X_ITEMS=sz.x_items,
-        K_FASTEST=int(pr.w_bytes < pr.x_bytes), SUM_THREADS=SUM_THREADS,
-        CHANNEL_UNROLL_BY=max(1, min(cf["cs"], 512 // body)), SHARED_BYTES=sz.shared_bytes,
+        K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles, STEPS=tiling.steps,
+        C_PADDED=c_padded,
+        F_FLOATS=tiling.f_floats, **tiling.x.defines(), K_FASTEST=k_fastest(pr),
+        CHANNEL_UNROLL_BY=max(1, min(cf["cs"], 512 // body)), SHARED_BYTES=tiling.shared_bytes,
         OFFSET64=offset64(largest // 4),
     )  # fmt: skip
 
 
 def _work(pr: Problem, cf: Values) -> GpuWork:
-    sz = sizes(pr, cf)
-    each, channels = ELEMENTS // cf["eg"], cf["cs"] * sz.steps
-    tile = 4 * sz.tiles * sz.kb
-    blocks = sz.blocks * pr.n * pr.groups * cf["sg"]
+    tiling = tiling_of(pr, cf)
+    each, channels = ELEMENTS // cf["eg"], cf["cs"] * tiling.steps
+    tile = 4 * tiling.tiles * tiling.kb
+    blocks = tiling.blocks * pr.n * pr.groups * cf["sg"]
     vk = cf["v"] * cf["tk"]
-    x_step, f_step = cf["cs"] * sz.xh * sz.xw, cf["cs"] * ELEMENTS * sz.kb
-    transform = cf["cs"] * sz.tiles / sz.threads * 80.0
-    staged = sz.x_items / sz.threads * (5.0 if sz.x_copies else 22.0) + f_step / sz.threads / 4 * 1.5
-    warps = sz.threads // 32
+    x_step, f_step = cf["cs"] * tiling.xh * tiling.x.xw, cf["cs"] * ELEMENTS * tiling.kb
+    transform = cf["cs"] * tiling.tiles / tiling.threads * 80.0
+    staged = tiling.x.items / tiling.threads * (5.0 if tiling.x.copies else 22.0)
+    staged += f_step / tiling.threads / 4 * 1.5
+    warps = tiling.threads // 32
     loads = channels * each * (max(1.0, cf["bk"] * vk / 32) + max(1.0, cf["bt"] * cf["tt"] / 32))
     return GpuWork(
-        blocks=blocks, threads=sz.threads, registers=_registers(cf), resident=cf["mb"],
-        shared_bytes=sz.shared_bytes,
-        steps=sz.steps, buffers=cf["stages"], fma=channels * each * vk * cf["tt"],
-        shared_loads=channels * each * (vk + cf["tt"]), global_loads=0.0,
-        staging=(transform + staged) * sz.steps,
-        epilogue=each * vk * cf["tt"] * 2.0 + sz.tiles * sz.kb / sz.threads * 90.0,
-        wavefronts=warps * loads + sz.steps * (4.0 * sz.x_items + f_step) / 32 + channels * sz.tiles,
-        load_bytes=4.0 * sz.steps * (x_step + f_step),
+        blocks=blocks, threads=tiling.threads, registers=_registers(cf), resident=cf["mb"],
+        shared_bytes=tiling.shared_bytes,
+        steps=tiling.steps, buffers=cf["stages"], fma=channels * each * vk * cf["tt"],
+        shared_loads=channels * each * (vk + cf["tt"]),
+        staging=(transform + staged) * tiling.steps,
+        epilogue=each * vk * cf["tt"] * 2.0 + tiling.tiles * tiling.kb / tiling.threads * 90.0,
+        wavefronts=warps * loads + tiling.steps * (4.0 * tiling.x.items + f_step) / 32
+        + channels * tiling.tiles,
+        load_bytes=4.0 * tiling.steps * (x_step + f_step),
         store_sectors=tile / (min(8.0, cf["v"] * cf["bk"]) if pr.layout_out == "nhwc" else 4.0),
-        dram_bytes=pr.x_bytes + pr.w_bytes * ELEMENTS / 9 + pr.y_bytes, cluster=1, shares=cf["sg"],
+        dram_bytes=pr.x_bytes + pr.w_bytes * ELEMENTS / 9 + pr.y_bytes, shares=cf["sg"],
         combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * tile * blocks,
         tile_bytes=4.0 * tile, useful=pr.z_elements / (tile * blocks / cf["sg"]),

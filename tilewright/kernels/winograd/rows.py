@@ -8,30 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import round_up
 from tilewright.device import Device
+from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param, bands_rules, many_channels
 from tilewright.kernels.bound import bare
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import (
-    MOST_BODY,
-    RESIDENT,
-    bands_param,
-    blocks_param,
-    fits_registers,
-    fits_shared,
-    no_gpu,
-    shared_rule,
-)
-from tilewright.kernels.split_k import SUM_THREADS, operands, partial_sums, pool_apart, second_pass
-from tilewright.kernels.tile import (
-    COMBINE_NAMES,
-    View,
-    ceil_div,
-    image_defines,
-    layer_defines,
-    single_tile_defines,
-    up_to,
-)
+from tilewright.kernels.limits import MOST_BODY, blocks_param, fits_shared, no_gpu, shared_rule
+from tilewright.kernels.split_k import operands, partial_sums, pool_apart, second_pass
+from tilewright.kernels.tile import COMBINE_NAMES, ceil_div, rows_under, up_to
 from tilewright.kernels.word import PACKED_POINTS
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -39,23 +23,17 @@ from tilewright.problem import Problem
 POINTS = (6, 8, 10)  # of a row, which make points + 1 - S outputs
 TAPS = (3, 4, 5, 6, 7)  # of a row of the filter
 SIDES = (2, 3, 4, 5, 6)  # outputs: more have too large an error, fewer do not pay
-MOST_CHANNELS = 8
 FEWEST_ROWS = 5  # of the filter, in all channels: products enough to average out the transforms' error
 GROWTH = {6: 100, 8: 100, 10: 400}  # roundings of the transforms, as adds
 
 
 @dataclass(frozen=True)
-class Sizes:
+class RowsTiling:
     """What follows from a problem and a config; the kernel's defines of the same names."""
 
+    bands: Bands
     side: int
-    band: int
-    p_parts: int
     tiles: int
-    k_groups: int
-    units: int
-    items: int
-    xh: int
     rows: int
     x_floats: int
     f_floats: int
@@ -66,19 +44,15 @@ class Sizes:
         return 4 * (self.x_floats + self.f_floats)
 
 
-def sizes(pr: Problem, cf: Values) -> Sizes:
-    """Work out the sizes of a config."""
-    side, band = cf["points"] + 1 - pr.s, ceil_div(pr.p, cf["bands"])
-    p_parts, tiles, k_groups = ceil_div(band, cf["th"]), ceil_div(pr.q, side), ceil_div(pr.k, cf["tk"])
-    under = (pr.r - 1) * pr.dilation[0] + 1
-    xh = (p_parts * cf["th"] - 1) * pr.stride[0] + under
-    return Sizes(
-        side=side, band=band, p_parts=p_parts, tiles=tiles, k_groups=k_groups,
-        units=cf["ni"] * p_parts * tiles * k_groups,
-        items=ceil_div(pr.n, cf["ni"]) * ceil_div(pr.p, band), xh=xh,
-        rows=(cf["th"] - 1) * pr.stride[0] + under,
-        x_floats=ceil_div(cf["points"] * cf["ni"] * pr.c * xh * tiles, 4) * 4,
-        f_floats=cf["points"] * pr.c * pr.r * k_groups * cf["tk"],
+def tiling_of(pr: Problem, cf: Values) -> RowsTiling:
+    """Work out the tiling of a config."""
+    side = cf["points"] + 1 - pr.s
+    tiles = ceil_div(pr.q, side)
+    bands = bands_of(pr, cf, tiles)
+    return RowsTiling(
+        bands=bands, side=side, tiles=tiles, rows=rows_under(pr, cf["th"]),
+        x_floats=round_up(cf["points"] * cf["ni"] * pr.c * bands.xh * tiles, 4),
+        f_floats=cf["points"] * pr.c * pr.r * bands.k_groups * cf["tk"],
     )  # fmt: skip
 
 
@@ -94,8 +68,8 @@ class WinogradRows(Family):
         """Take layers of few input channels under filters that move by a column."""
         if reason := super().refuses(problem, device) or no_gpu(device):
             return reason
-        if problem.groups != 1 or problem.c > MOST_CHANNELS:
-            return f"it is made for one group of at most {MOST_CHANNELS} input channels"
+        if reason := many_channels(problem):
+            return reason
         if problem.s not in TAPS or problem.stride[1] != 1 or problem.dilation[1] != 1:
             return "a row of the filter is not 3 to 7 wide, with stride 1 and no dilation along it"
         if problem.c * problem.r < FEWEST_ROWS:
@@ -142,20 +116,20 @@ def _points(pr: Problem) -> tuple[int, ...]:
 
 
 def _registers(pr: Problem, cf: Values) -> int:
-    rows = (cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+    rows = rows_under(pr, cf["th"])
     return cf["tk"] * cf["th"] * (cf["points"] + 2 - pr.s) + rows + min(cf["tk"], 4) + 24
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, sizes(problem, cf).shared_bytes, cf["mb"])
+    return fits_shared(device, tiling_of(problem, cf).shared_bytes, cf["mb"])
 
 
 def _busy(problem: Problem, cf: Values) -> bool:
     """Whether most of the threads' turns have outputs to work on."""
-    sz = sizes(problem, cf)
-    wanted = cf["ni"] * sz.band * sz.tiles * problem.k
-    turns = ceil_div(sz.units, cf["threads"]) * cf["threads"]
-    return sz.units <= 64 or 10 * wanted >= 7 * turns * cf["tk"] * cf["th"]
+    tiling = tiling_of(problem, cf)
+    wanted = cf["ni"] * tiling.bands.band * tiling.tiles * problem.k
+    turns = round_up(tiling.bands.units, cf["threads"])
+    return tiling.bands.units <= 64 or 10 * wanted >= 7 * turns * cf["tk"] * cf["th"]
 
 
 RULES = (
@@ -163,49 +137,31 @@ RULES = (
          "the loop's body overflows the instruction cache"),
     Rule("sums", lambda problem, tk, th: tk * th >= min(4, problem.k * problem.p),
          "fewer than 4 sums a thread are all loads"),
-    Rule("registers_lane", lambda problem, device, cf: fits_registers(device, _registers(problem, cf), 1),
-         "more registers than a thread has", needs="points tk th"),
-    Rule("registers", lambda problem, device, cf: fits_registers(
-        device, _registers(problem, cf), cf["threads"] * cf["mb"]),
-        "more registers than a unit has: the compiler would spill", needs="points tk th threads mb"),
-    RESIDENT,
-    Rule("images", lambda bands, ni: ni == 1 or bands == 1, "several images at once are whole ones"),
+    *bands_rules(_registers, "points tk th"),
     Rule("busy", _busy, "threads without outputs", needs="points tk th threads bands ni"),
     shared_rule(_fits_shared, "points tk th mb bands ni"),
 )  # fmt: skip
 
 
-def _grid(device: Device, sz: Sizes, cf: Values) -> int:
-    return min(sz.items, device.units * cf["mb"])
-
-
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    sz, combine = sizes(pr, cf), pool_apart(pr)
-    blocks = _grid(device, sz, cf)
-    main = Launch("winograd_rows", (blocks, 1, 1), (cf["threads"], 1, 1), operands(combine), sz.shared_bytes)
+    tiling, combine = tiling_of(pr, cf), pool_apart(pr)
+    grid, block = (tiling.bands.blocks(device, cf), 1, 1), (cf["threads"], 1, 1)
+    main = Launch("winograd_rows", grid, block, operands(combine), tiling.shared_bytes)
     return Blueprint(
-        source="winograd_rows.cu", defines=tuple(_defines(pr, cf, sz, blocks, aligned).items()),
-        launches=(main, *second_pass(pr, combine)), packed_bytes=4 * sz.f_floats,
-        pack=(("PACK_K", sz.k_groups * cf["tk"]), ("PACK_C", pr.c),
+        source="winograd_rows.cu", defines=tuple(_defines(pr, device, tiling, cf, aligned).items()),
+        launches=(main, *second_pass(pr, combine)), packed_bytes=4 * tiling.f_floats,
+        pack=(("PACK_K", tiling.bands.k_groups * cf["tk"]), ("PACK_C", pr.c),
               ("PACK_WINOGRAD", 3), ("PACK_POINTS", cf["points"])), packing=PACKED_POINTS,
         workspace=partial_sums(pr, combine),
     )  # fmt: skip
 
 
-def _defines(pr: Problem, cf: Values, sz: Sizes, blocks: int, aligned: bool) -> Values:
-    vector, nhwc, view = min(cf["tk"], 4), pr.layout_out == "nhwc", View.unflattened(pr)
-    return dict(
-        POINTS=cf["points"], VECTOR=vector, TK=cf["tk"], TH=cf["th"], K_GROUPS=sz.k_groups, BAND=sz.band,
-        BANDS=ceil_div(pr.p, sz.band), IMAGES=cf["ni"], TILES=sz.tiles, X_FLOATS=sz.x_floats,
-        THREADS=cf["threads"], MIN_BLOCKS=cf["mb"], GRID=blocks,
+def _defines(pr: Problem, device: Device, tiling: RowsTiling, cf: Values, aligned: bool) -> Values:
+    return bands_defines(pr, device, tiling.bands, cf, aligned) | dict(
+        POINTS=cf["points"], TILES=tiling.tiles, X_FLOATS=tiling.x_floats, SHARED_BYTES=tiling.shared_bytes,
         CHANNEL_UNROLL_BY=max(1, min(pr.c, MOST_BODY // (pr.r * cf["tk"] * cf["th"]))),
-        X_WORDS=_words(pr.layout_in, aligned, sz.side, pr.pad[2], pr.w),
-        Y_WORDS=_words(pr.layout_out, aligned, sz.side, pr.q),
-        Y_VECTOR=int(nhwc and pr.k % vector == 0 and (aligned or vector == 1)),
-        COMBINE=pool_apart(pr),
-        N=pr.n, **layer_defines(pr, view), **image_defines(pr, view), **single_tile_defines(),
-        SHARED_BYTES=sz.shared_bytes, SUM_THREADS=SUM_THREADS,
-        OFFSET64=offset64(pr.x_bytes // 4, pr.z_bytes // 4),
+        X_WORDS=_words(pr.layout_in, aligned, tiling.side, pr.pad[2], pr.w),
+        Y_WORDS=_words(pr.layout_out, aligned, tiling.side, pr.q),
     )  # fmt: skip
 
 
@@ -217,32 +173,32 @@ def _words(layout: str, aligned: bool, *runs: int) -> int:
 
 
 def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    sz = sizes(pr, cf)
-    blocks = _grid(device, sz, cf)
-    turns = ceil_div(sz.items, blocks)  # items of a block
-    passes, warps = ceil_div(sz.units, cf["threads"]), cf["threads"] // 32
+    tiling = tiling_of(pr, cf)
+    bands, blocks = tiling.bands, tiling.bands.blocks(device, cf)
+    turns = ceil_div(bands.items, blocks)  # items of a block
+    passes, warps = ceil_div(bands.units, cf["threads"]), cf["threads"] // 32
     sums, filters, points = cf["tk"] * cf["th"], pr.c * pr.r, cf["points"]
     nhwc = pr.layout_out == "nhwc"
-    words, taps = _words(pr.layout_out, True, sz.side, pr.q), filters * cf["tk"] / min(cf["tk"], 4)
+    words, taps = _words(pr.layout_out, True, tiling.side, pr.q), filters * cf["tk"] / min(cf["tk"], 4)
     vector = min(cf["tk"], 4) if nhwc else words
-    inputs = cf["ni"] * pr.c * sz.xh * sz.tiles
-    x_words = _words(pr.layout_in, True, sz.side, pr.pad[2], pr.w)
-    sectors = cf["ni"] * pr.k * sz.band * pr.q / (8.0 if not nhwc or cf["tk"] == vector else vector)
-    outputs = sums * sz.side
+    inputs = cf["ni"] * pr.c * bands.xh * tiling.tiles
+    x_words = _words(pr.layout_in, True, tiling.side, pr.pad[2], pr.w)
+    sectors = cf["ni"] * pr.k * bands.band * pr.q / (8.0 if not nhwc or cf["tk"] == vector else vector)
+    outputs = sums * tiling.side
     return GpuWork(
         blocks=blocks, threads=cf["threads"], registers=_registers(pr, cf),
-        resident=cf["mb"], shared_bytes=sz.shared_bytes, steps=turns, buffers=1,
+        resident=cf["mb"], shared_bytes=tiling.shared_bytes, steps=turns, buffers=1,
         fma=float(turns * passes * points * (filters * sums + outputs)),
-        shared_loads=turns * passes * points * (pr.c * sz.rows + taps), global_loads=0.0,
+        shared_loads=turns * passes * points * (pr.c * tiling.rows + taps),
         staging=turns * ceil_div(inputs, cf["threads"]) * (30.0 + points * (4.5 + 2.0 / x_words)),
         epilogue=turns * passes * (outputs * 6.0 / vector + 20.0),
-        wavefronts=turns * warps * (passes * points * (pr.c * sz.rows + taps)
+        wavefronts=turns * warps * (passes * points * (pr.c * tiling.rows + taps)
                                     + ceil_div(inputs, cf["threads"]) * 2.0 * points),
         load_bytes=4.0 * turns * inputs * points / 2, store_sectors=turns * sectors,
-        dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes, cluster=1, shares=1,
+        dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
         combine=COMBINE_NAMES[pool_apart(pr)],
         partial_bytes=4.0 * pr.z_elements if pr.epilogue.pool else 0.0, tile_bytes=4.0 * sectors * 8,
-        useful=pr.z_elements / (sz.items * sz.units * outputs),
-        register_intensity=2.0 * pr.s * outputs * pr.r / (sz.rows + pr.r * cf["tk"]) / points,
-        block_intensity=2.0 * filters * pr.s * outputs * sz.units / max(1, sz.x_floats),
+        useful=pr.z_elements / (bands.items * bands.units * outputs),
+        register_intensity=2.0 * pr.s * outputs * pr.r / (tiling.rows + pr.r * cf["tk"]) / points,
+        block_intensity=2.0 * filters * pr.s * outputs * bands.units / max(1, tiling.x_floats),
     )  # fmt: skip

@@ -17,6 +17,7 @@
 //
 // x, y: nchw or nhwc.  U: packed and transformed by pack.cu.  A thread transforms one tile of one
 // channel. The order of the adds differs from the direct sum and a NaN in x spreads over its tile.
+// Knobs: those of the products; POINTS is the family's (chained.py).
 // Example: Y12 (34x34, C = 256, K = 512): 9 * 9 tiles, 36 products of 512 x 81 x 256.
 
 #include "epilogue.h"
@@ -64,7 +65,7 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
 #if POOL
     UNROLL for (int i = 0; i < SIDE_P; i += POOL_SIZE)
         UNROLL for (int j = 0; j < SIDE_Q; j += POOL_SIZE) {
-            if ((p0 + i) / POOL_SIZE >= SIZE_YP || (q0 + j) / POOL_SIZE >= SIZE_YQ) continue;
+            if ((p0 + i) / POOL_SIZE >= Y_P || (q0 + j) / POOL_SIZE >= Y_Q) continue;
             acc_t pooled = POOL_NOTHING;
             UNROLL for (int a = 0; a < POOL_SIZE; a++)
                 UNROLL for (int b = 0; b < POOL_SIZE; b++)

@@ -31,6 +31,7 @@
 
 #include "epilogue.h"
 #include "lanes.h"
+#include "shuffles.h"
 
 typedef wide value_t;
 typedef int whole __attribute__((ext_vector_type(VECTOR)));
@@ -38,41 +39,14 @@ typedef float quad __attribute__((ext_vector_type(4), aligned(4)));
 #include "winograd4.h"
 typedef float some __attribute__((ext_vector_type(SIDE_Q), aligned(4)));  // a row of a tile
 
-// Of two vectors one after the other: every other lane; and their lanes by turns, of both lower or upper halves.
-#if VECTOR == 16
-#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
-#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
-#define LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#elif VECTOR == 8
-#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
-#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
-#define LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#else
-#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
-#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7)
-#define LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#endif
-
 #include "winograd4_cpu_input.h"
 
 // VECTOR channels from k on, at output (p, q) of image n: what goes into the pool, or is y.
 INLINE wide finish_vector(wide v, const GLOBAL float *bias, const GLOBAL float *z, int n, int k, int p, int q) {
-#if SCALED
-    v *= (float)NUMBER(ALPHA);
-#endif
-#if ADD
-    wide more;
-    if (Y_NHWC) more = *(const GLOBAL wide *)(z + Z_AT(n, k, p, q));
-    else UNROLL for (int u = 0; u < VECTOR; u++) more[u] = z[Z_AT(n, k + u, p, q)];
-    v += (float)NUMBER(BETA) * more;
-#endif
-#if BIAS
-    v += *(const GLOBAL wide *)(bias + k);
-#endif
-    return activated_lanes(v);
+    wide more = (wide)(0);
+    if (ADD && Y_NHWC) more = *(const GLOBAL wide *)(z + Z_AT(n, k, p, q));
+    else if (ADD) UNROLL for (int u = 0; u < VECTOR; u++) more[u] = z[Z_AT(n, k + u, p, q)];
+    return before_pool_lanes(v, BIAS ? *(const GLOBAL wide *)(bias + k) : (wide)(0), more);
 }
 
 #if POOL
@@ -85,18 +59,18 @@ INLINE wide finish_vector(wide v, const GLOBAL float *bias, const GLOBAL float *
 INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, int n, int k, int p0, int q0,
                        wide sums[SIDE_P][SIDE_Q]) {
     UNROLL for (int i = 0; i < SIDE_P; i += STEP) {
-        if ((p0 + i * DILATION_H) / STEP >= SIZE_YP) return;
+        if ((p0 + i * DILATION_H) / STEP >= Y_P) return;
         wide row[SIDE_Q];
         UNROLL for (int j = 0; j < SIDE_Q; j += STEP) {
-            if ((q0 + j * DILATION_W) / STEP >= SIZE_YQ) continue;
+            if ((q0 + j * DILATION_W) / STEP >= Y_Q) continue;
 #if POOL
             wide pooled = (wide)(POOL_NOTHING);
             UNROLL for (int e = 0; e < STEP * STEP; e++) {
                 int a = i + e / STEP, b = j + e % STEP;
                 wide v = finish_vector(sums[a][b], bias, z, n, k, p0 + a, q0 + b);
-                pooled = POOL == 2 ? pooled + v : v > pooled || v != v ? v : pooled;
+                pool_take_lanes(&pooled, &v);
             }
-            row[j / STEP] = POOL == 2 ? pooled / (float)(STEP * STEP) : pooled;
+            row[j / STEP] = pool_mean_lanes(pooled);
 #else
             row[j] = finish_vector(sums[i][j], bias, z, n, k, p0 + i * DILATION_H, q0 + j * DILATION_W);
 #endif
@@ -104,7 +78,7 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
         GLOBAL float *to = y + Y_AT(n, k, (p0 + i * DILATION_H) / STEP, q0 / STEP);
 #if Y_NHWC
         UNROLL for (int j = 0; j < SIDE_Q / STEP; j++)
-            if (q0 / STEP + j * DILATION_W < SIZE_YQ) *(GLOBAL wide *)(to + j * DILATION_W * SIZE_K) = row[j];
+            if (q0 / STEP + j * DILATION_W < Y_Q) *(GLOBAL wide *)(to + j * DILATION_W * SIZE_K) = row[j];
 #elif STEP == 1 && DILATION_W == 1
         float turned[VECTOR * SIDE_Q];  // [k][columns]
 #if SIDE_Q == 4
@@ -116,13 +90,13 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
         ((wide *)turned)[0] = LOW(row[0], row[1]), ((wide *)turned)[1] = HIGH(row[0], row[1]);
 #endif
         UNROLL for (int u = 0; u < VECTOR; u++) {
-            if (q0 + SIDE_Q <= SIZE_Q) *(GLOBAL some *)(to + u * (SIZE_YP * SIZE_YQ)) = *(some *)(turned + u * SIDE_Q);
-            else for (int j = 0; q0 + j < SIZE_Q; j++) to[u * (SIZE_YP * SIZE_YQ) + j] = turned[u * SIDE_Q + j];
+            if (q0 + SIDE_Q <= SIZE_Q) *(GLOBAL some *)(to + u * (Y_P * Y_Q)) = *(some *)(turned + u * SIDE_Q);
+            else for (int j = 0; q0 + j < SIZE_Q; j++) to[u * (Y_P * Y_Q) + j] = turned[u * SIDE_Q + j];
         }
 #else
         UNROLL for (int j = 0; j < SIDE_Q / STEP; j++)
-            if (q0 / STEP + j * DILATION_W < SIZE_YQ)
-                UNROLL for (int u = 0; u < VECTOR; u++) to[u * (SIZE_YP * SIZE_YQ) + j * DILATION_W] = row[j][u];
+            if (q0 / STEP + j * DILATION_W < Y_Q)
+                UNROLL for (int u = 0; u < VECTOR; u++) to[u * (Y_P * Y_Q) + j * DILATION_W] = row[j][u];
 #endif
     }
 }
@@ -135,11 +109,12 @@ INLINE void output_item(const GLOBAL float *RESTRICT products, const GLOBAL floa
     NO_UNROLL for (int at = k0; at < k1; at += VECTOR) {
         int k = at < SIZE_K - VECTOR ? at : SIZE_K - VECTOR;
         NO_UNROLL for (int t = t0; t < t1; t++) {
-            const GLOBAL float *from = products + (offset_t)t * 36 * SIZE_K + k;
-            wide half_way[SIDE_P][6], sums[SIDE_P][SIDE_Q], column[SIDE_P];
-            UNROLL for (int j = 0; j < 6; j++) {
-                wide m[6];
-                UNROLL for (int i = 0; i < 6; i++) m[i] = *(const GLOBAL wide *)(from + (i * 6 + j) * SIZE_K);
+            const GLOBAL float *from = products + (offset_t)t * ELEMENTS * SIZE_K + k;
+            wide half_way[SIDE_P][POINTS], sums[SIDE_P][SIDE_Q], column[SIDE_P];
+            UNROLL for (int j = 0; j < POINTS; j++) {
+                wide m[POINTS];
+                UNROLL for (int i = 0; i < POINTS; i++)
+                    m[i] = *(const GLOBAL wide *)(from + (i * POINTS + j) * SIZE_K);
                 from_points(SIDE_P, column, m, 1);
                 UNROLL for (int i = 0; i < SIDE_P; i++) half_way[i][j] = column[i];
             }

@@ -20,26 +20,17 @@
 // share a unit hide each other's step 1.
 // Knobs (rows.py; docs/families.md has what each buys): POINTS (points: with 8 LeNet 2 takes 1236 us, with 10 996;
 // direct sums 1676), TK and TH (tk, th) of a unit, THREADS, MIN_BLOCKS (mb), BAND (bands), IMAGES (ni) of an item.
+// Example: LeNet 2 (7x7), POINTS = 10, TH = 8, TK = 2: for each point and channel 14 words of xs and 14 of the filter
+// feed 112 multiply-adds.
 
-#define KB 1
-#define HB 1
-#define WB 1
-#define SC 1
-#define SG 1
+#include "bands.h"
+
 #define SIDE (POINTS + 1 - S)  // outputs of a tile
 #define READ ((POINTS + X_WORDS - 1) / X_WORDS * X_WORDS)
-#define VK (TK / VECTOR)
-#define KP (K_GROUPS * TK)
-#define P_PARTS ceil_div(BAND, TH)
 #define UNITS (IMAGES * P_PARTS * TILES * K_GROUPS)
-#define ITEMS (ceil_div(N, IMAGES) * BANDS)
-#define XH ((P_PARTS * TH - 1) * STR_H + (R - 1) * DIL_H + 1)
 #define PLANE (XH * TILES)
 #define POINT (IMAGES * C * PLANE)
 #define SEEN_H ((TH - 1) * STR_H + (R - 1) * DIL_H + 1)  // under a unit
-#define ceil_div(a, b) (((a) + (b) - 1) / (b))
-
-#include "tile.h"
 
 typedef float value_t;
 #include "points.h"

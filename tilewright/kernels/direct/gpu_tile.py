@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_COPIES
-from tilewright.kernels.tile import NONE, View, along, ceil_div, lines, quad_pitch, row_runs, tiles_along
+from tilewright.kernels.staging import Staging
+from tilewright.kernels.tile import (
+    NONE,
+    View,
+    along,
+    ceil_div,
+    columns_under,
+    lines,
+    quad_pitch,
+    row_runs,
+    rows_under,
+    tiles_along,
+)
 from tilewright.kernels.word import as_words, word_bytes, word_registers, words
 from tilewright.problem import Problem
 
@@ -14,7 +27,7 @@ FEW_CHANNELS = 4  # of nhwc, that are staged as they lie in memory
 
 
 @dataclass(frozen=True)
-class Geometry:
+class GpuTiling:
     """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
 
     view: View
@@ -39,72 +52,49 @@ class Geometry:
         return self.k_tiles * self.p_tiles * self.q_tiles
 
 
-def row_of(pr: Problem, tw: int) -> int:
-    """Inputs of one row under ``tw`` neighbouring outputs."""
-    return (tw - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
-
-
-def geometry(pr: Problem, cf: Values) -> Geometry:
-    """Work out the tile sizes of a config."""
+def tiling_of(pr: Problem, cf: Values) -> GpuTiling:
+    """Work out the tiling of a config."""
     view = View.of(pr)
     kb, hb, wb = cf["v"] * cf["tk"] * cf["bk"], cf["th"] * cf["bh"], cf["tw"] * cf["bw"]
     team, combine = cf["bk"] * cf["bh"] * cf["bw"], cf.get("combine", NONE)
     rows, columns = view.outputs(pr)
-    return Geometry(
+    return GpuTiling(
         view=view, kb=kb, hb=hb, wb=wb, team=team, threads=team * cf["sw"] * cf["sb"],
         k_tiles=ceil_div(pr.kg, kb), p_tiles=tiles_along(pr, combine, view.p, rows, hb),
         q_tiles=tiles_along(pr, combine, view.q, columns, wb),
         steps=ceil_div(words(pr), cf["cs"] * cf["sc"] * cf["sg"]),
-        xh=(hb - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1,
-        xw=(wb - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1,
+        xh=rows_under(pr, hb), xw=columns_under(pr, wb),
         f_floats=lines(cf["cs"] * pr.r * pr.s * kb) if cf["f"] else 0,
-        row=row_of(pr, cf["tw"]),
-        rows=(cf["th"] - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1,
+        row=columns_under(pr, cf["tw"]), rows=rows_under(pr, cf["th"]),
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Staging:
-    """How a block stages its input tile (see stage.h): strides and extent in words, copies of a thread.
-
-    A copy takes a run of words; ``lead`` of them lie before the first that is needed.
-    """
-
-    strides: tuple[int, int, int]
-    xw: int
-    size: int
-    copies: int
-    items: int
-    run: int = 1
-    lead: int = 0
-
-
-def staging(pr: Problem, cf: Values, geo: Geometry, aligned: bool = True) -> Staging:
+def staging(pr: Problem, cf: Values, tiling: GpuTiling, aligned: bool = True) -> Staging:
     """Lay out the staged input tile."""
     if not cf["x"]:
-        return Staging((0, 0, 0), geo.xw, 0, 0, 0)
-    small = pr.c * geo.view.h * geo.view.w < 1 << 31
+        return Staging((0, 0, 0), tiling.xw, 0, 0, 0)
+    small = pr.c * tiling.view.h * tiling.view.w < 1 << 31
     if cf["cv"] == 4:
-        pitch, pixels = quad_pitch(cf["cs"]), geo.xh * geo.xw
+        pitch, pixels = quad_pitch(cf["cs"]), tiling.xh * tiling.xw
         items = pixels * cf["cs"] // 4
-        copies = ceil_div(items, geo.threads) if small else 0
-        return Staging((1, geo.xw * pitch, pitch), geo.xw, lines(pixels * pitch), copies, items, run=4)
+        copies = ceil_div(items, tiling.threads) if small else 0
+        return Staging((1, tiling.xw * pitch, pitch), tiling.xw, lines(pixels * pitch), copies, items, run=4)
     nchw, few = pr.layout_in == "nchw", cf["cs"] == pr.c == pr.cg <= FEW_CHANNELS and not pr.is_integer
     if small and (nchw or few):
         many = 1 if nchw else pr.c  # numbers of a pixel in a row
-        step, first = (at * pr.stride[1] * many for at in along(pr, cf.get("combine", NONE), geo.wb))
-        row = geo.view.w * many, step, first - pr.pad[2] * many, geo.xw * many
+        step, first = (at * pr.stride[1] * many for at in along(pr, cf.get("combine", NONE), tiling.wb))
+        row = tiling.view.w * many, step, first - pr.pad[2] * many, tiling.xw * many
         # Where lanes of a warp share channels out, planes of whole sectors would lie in the same banks.
         by_channels = nchw and as_words(pr) and word_bytes(pr) == 4 and cf["sw"] == 1
         for sectors in (True, False) if by_channels else (False,):
             run, lead, xw = row_runs(pr, *row, aligned, sectors=sectors)
-            items = geo.xh * xw * cf["cs"] // (run * many)
-            copies = ceil_div(items, geo.threads)
+            items = tiling.xh * xw * cf["cs"] // (run * many)
+            copies = ceil_div(items, tiling.threads)
             if copies <= MOST_COPIES:
-                size, plane = lines(copies * geo.threads * run), geo.xh * xw if nchw else 1
+                size, plane = lines(copies * tiling.threads * run), tiling.xh * xw if nchw else 1
                 return Staging((plane, xw, many), xw, size, copies, items, run, lead)
-    xw = ceil_div(geo.xw, 4) * 4
-    pixels = geo.xh * xw
+    xw = round_up(tiling.xw, 4)
+    pixels = tiling.xh * xw
     plane = pixels if nchw else pixels + (4 - pixels) % 32  # 8 channels x 4 pixels meet 32 banks
     return Staging((plane, xw, 1), xw, lines(cf["cs"] * plane + 4), 0, pixels * cf["cs"])
 
@@ -115,17 +105,18 @@ def registers(pr: Problem, cf: Values) -> int:
     Input that is no words yet passes through some more: 8 to widen what is staged; to gather bytes in place
     16 and the four of each input of a row (the least that left no first choice spilt on sm_80 and sm_90).
     """
-    tile, row = cf["v"] * cf["tk"] * cf["th"] * cf["tw"], row_of(pr, cf["tw"])
-    live = tile + cf["th"] * ceil_div(row, 4) * 4 * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"])
+    tile, row = cf["v"] * cf["tk"] * cf["th"] * cf["tw"], columns_under(pr, cf["tw"])
+    live = tile + cf["th"] * round_up(row, 4) * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"])
     made = 0 if as_words(pr) else 16 + 4 * row if pr.is_integer and not cf.get("x", 1) else 8
     return live * word_registers(pr) + made + 36
 
 
-def shared_bytes(pr: Problem, cf: Values, geo: Geometry) -> int:
+def shared_bytes(pr: Problem, cf: Values, tiling: GpuTiling) -> int:
     """Shared memory of a block: the staged tiles, reused by the output tile."""
-    size = max(staging(pr, cf, geo, aligned).size for aligned in (True, False))
-    staged = (size + geo.f_floats) * cf["stages"]
-    slow, fast = (geo.hb * geo.wb, geo.kb) if pr.layout_out == "nhwc" else (geo.kb, geo.hb * geo.wb)
+    size = max(staging(pr, cf, tiling, aligned).size for aligned in (True, False))
+    staged = (size + tiling.f_floats) * cf["stages"]
+    pixels = tiling.hb * tiling.wb
+    slow, fast = (pixels, tiling.kb) if pr.layout_out == "nhwc" else (tiling.kb, pixels)
     out = slow * (fast + cf["pad"]) * cf["sb"] if out_shared(cf) else 0
     return word_bytes(pr) * max(staged, out, 4)
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from tilewright.arithmetic import round_up
 from tilewright.device import Device
-from tilewright.kernels.direct.tile import Geometry, geometry, out_shared, registers, shared_bytes, staging
+from tilewright.kernels.direct.gpu_tile import (
+    GpuTiling,
+    out_shared,
+    registers,
+    shared_bytes,
+    staging,
+    tiling_of,
+)
 from tilewright.kernels.family import Values
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.word import (
@@ -22,52 +30,58 @@ from tilewright.problem import DTYPE_BYTES, Problem
 ENGINE_FIRST = 1.1  # what the copy engine takes to the first filter, where threads take 1; fitted
 
 
-def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    geo = geometry(pr, cf)
+def work(pr: Problem, device: Device, cf: Values) -> GpuWork:
+    """Count what one block and one thread do."""
+    tiling = tiling_of(pr, cf)
     taps, registers_of = pr.r * pr.s, word_registers(pr)
-    channels = cf["cs"] // (cf["sw"] * cf["sb"]) * geo.steps  # of one thread
-    tile = geo.kb * geo.hb * geo.wb
+    channels = cf["cs"] // (cf["sw"] * cf["sb"]) * tiling.steps  # of one thread
+    tile = tiling.kb * tiling.hb * tiling.wb
     shares = cf["sc"] * cf["sg"]
-    blocks = geo.tiles * geo.view.n * pr.groups * shares
+    blocks = tiling.tiles * tiling.view.n * pr.groups * shares
     fma = channels * taps * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
     shared_f = min(1, cf["f"])
-    x_words, x_waves = _x_loads(pr, cf, geo)
-    f_words, f_waves = taps * cf["tk"] * cf["v"], taps * cf["tk"] * _f_wavefronts(pr, cf, geo)
+    x_words, x_waves = _x_loads(pr, cf, tiling)
+    f_words, f_waves = taps * cf["tk"] * cf["v"], taps * cf["tk"] * _f_wavefronts(pr, cf, tiling)
     shared_loads = channels * registers_of * (x_words * cf["x"] + f_words * shared_f)
     global_loads = channels * registers_of * (x_words * (1 - cf["x"]) + f_words * (1 - shared_f))
-    warps = max(1, geo.threads // 32)
-    x_step = cf["cs"] * geo.xh * geo.xw
-    f_step = cf["cs"] * taps * geo.kb
-    xs = staging(pr, cf, geo)
-    copies = (5.0 if xs.copies else 22.0) + _making(pr, xs.run)
-    staged = xs.items / geo.threads * copies + (cf["f"] == 1) * registers_of * f_step / geo.threads / 4 * 1.5
+    warps = max(1, tiling.threads // 32)
+    x_step = cf["cs"] * tiling.xh * tiling.xw
+    f_step = cf["cs"] * taps * tiling.kb
+    staged = _staged_by_thread(pr, cf, tiling)
+    staged += (cf["f"] == 1) * registers_of * f_step / tiling.threads / 4 * 1.5
     word = float(word_bytes(pr))
     return GpuWork(
-        blocks=blocks, threads=geo.threads, registers=registers(pr, cf), resident=cf["mb"],
-        shared_bytes=shared_bytes(pr, cf, geo),
-        steps=geo.steps, buffers=_buffers(pr, cf), fma=fma * issue_slots(pr, device),
-        shared_loads=shared_loads, global_loads=global_loads, staging=staged * geo.steps,
-        epilogue=_epilogue(cf, tile, geo) * registers_of,
+        blocks=blocks, threads=tiling.threads, registers=registers(pr, cf), resident=cf["mb"],
+        shared_bytes=shared_bytes(pr, cf, tiling),
+        steps=tiling.steps, buffers=_buffers(pr, cf), fma=fma * issue_slots(pr, device),
+        shared_loads=shared_loads, global_loads=global_loads, staging=staged * tiling.steps,
+        epilogue=_epilogue(cf, tile, tiling) * registers_of,
         wavefronts=warps * channels * (x_waves * cf["x"] + f_waves * shared_f)
-        + geo.steps * registers_of * (_staged_words(pr, cf, geo) + f_step * shared_f) / 32,
-        load_bytes=geo.steps * (read_bytes(pr) * x_step + word * f_step),
-        store_sectors=_store_sectors(pr, cf, tile, geo) / cf["sc"],
+        + tiling.steps * registers_of * (_staged_words(pr, cf, tiling) + f_step * shared_f) / 32,
+        load_bytes=tiling.steps * (read_bytes(pr) * x_step + word * f_step),
+        store_sectors=_store_sectors(pr, cf, tile, tiling) / cf["sc"],
         dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
         cluster=cf["sc"], shares=cf["sg"], combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=0.0 if cf["combine"] == NONE else word * tile * blocks / cf["sc"],
         tile_bytes=word * tile,
         useful=pr.z_elements / (tile * blocks / shares),
         register_intensity=2.0 * taps * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
-        / (geo.rows * geo.row + taps * cf["v"] * cf["tk"]),
+        / (tiling.rows * tiling.row + taps * cf["v"] * cf["tk"]),
         block_intensity=2.0 * taps * tile * cf["cs"] / (x_step + f_step),
         first=ENGINE_FIRST if cf["f"] == 2 else 1.0,
     )  # fmt: skip
 
 
-def _staged_words(pr: Problem, cf: Values, geo: Geometry) -> float:
+def _staged_by_thread(pr: Problem, cf: Values, tiling: GpuTiling) -> float:
+    """Instructions of a thread that stage the input of a step."""
+    xs = staging(pr, cf, tiling)
+    return xs.items / tiling.threads * ((5.0 if xs.copies else 22.0) + _making(pr, xs.run))
+
+
+def _staged_words(pr: Problem, cf: Values, tiling: GpuTiling) -> float:
     """Words of the input that a step stages, as the port of shared memory counts: four a copy."""
-    items = staging(pr, cf, geo).items
-    return (4.0 * items if as_words(pr) else float(cf["cs"] * geo.xh * geo.xw)) * cf["x"]
+    items = staging(pr, cf, tiling).items
+    return (4.0 * items if as_words(pr) else float(cf["cs"] * tiling.xh * tiling.xw)) * cf["x"]
 
 
 def _making(pr: Problem, run: int) -> float:
@@ -84,24 +98,24 @@ def _buffers(pr: Problem, cf: Values) -> int:
     return cf["stages"] if as_words(pr) or not cf["x"] else 1
 
 
-def _x_loads(pr: Problem, cf: Values, geo: Geometry) -> tuple[float, float]:
+def _x_loads(pr: Problem, cf: Values, tiling: GpuTiling) -> tuple[float, float]:
     """Words of a lane and wavefronts of its warp to read the input rows of one channel."""
     across, down = cf["tw"] * pr.stride[1], cf["th"] * pr.stride[0]
-    tx = staging(pr, cf, geo).strides
+    tx = staging(pr, cf, tiling).strides
     quad = cf["cv"] == 4 or (across % 4 == 0 and tx[2] == 1)
     words = 4 if cf["x"] and quad else 1
-    instructions = pr.r * cf["th"] * (geo.row / cf["cv"] if cf["cv"] == 4 else ceil_div(geo.row, words))
+    instructions = pr.r * cf["th"] * (tiling.row / cf["cv"] if cf["cv"] == 4 else ceil_div(tiling.row, words))
     waves = wavefronts(
         cf["bk"], cf["bw"], cf["bh"], cf["sw"], cf["wfast"],
         0, across * tx[2], down * tx[1], tx[0] * cf["cv"], words, word_registers(pr),
     )  # fmt: skip
-    row = ceil_div(geo.row, words) * words if words > 1 and cf["cv"] == 1 else geo.row
+    row = round_up(tiling.row, words) if words > 1 and cf["cv"] == 1 else tiling.row
     return pr.r * cf["th"] * row, instructions * waves
 
 
-def _f_wavefronts(pr: Problem, cf: Values, geo: Geometry) -> float:
+def _f_wavefronts(pr: Problem, cf: Values, tiling: GpuTiling) -> float:
     """Wavefronts of one warp's load of one vector of the filter."""
-    channel = pr.r * pr.s * geo.kb * cf["cv"]
+    channel = pr.r * pr.s * tiling.kb * cf["cv"]
     return wavefronts(cf["bk"], cf["bw"], cf["bh"], cf["sw"], cf["wfast"], cf["v"], 0, 0, channel, cf["v"],
                       word_registers(pr))  # fmt: skip
 
@@ -128,24 +142,24 @@ def wavefronts(
     return max(len(parts) for parts in banks.values())
 
 
-def _epilogue(cf: Values, tile: int, geo: Geometry) -> float:
+def _epilogue(cf: Values, tile: int, tiling: GpuTiling) -> float:
     """Instructions of a thread from its accumulators to memory."""
-    mine = tile / geo.team
+    mine = tile / tiling.team
     count = 4.0 * mine
     if out_shared(cf):
-        count = 3.0 * mine + tile / geo.threads / cf["sc"] * (10.0 + 3.0 * cf["sb"] + 3.0 * cf["sc"])
+        count = 3.0 * mine + tile / tiling.threads / cf["sc"] * (10.0 + 3.0 * cf["sb"] + 3.0 * cf["sc"])
     if cf["sw"] > 1:
         count += 2.0 * cf["sw"].bit_length() * mine
     return count
 
 
-def _store_sectors(pr: Problem, cf: Values, tile: int, geo: Geometry) -> float:
+def _store_sectors(pr: Problem, cf: Values, tile: int, tiling: GpuTiling) -> float:
     """Sectors written by a block: outputs of neighbouring threads share a sector, or do not."""
     if out_shared(cf):
-        run = geo.kb if pr.layout_out == "nhwc" else geo.wb
+        run = tiling.kb if pr.layout_out == "nhwc" else tiling.wb
     elif pr.layout_out == "nhwc":
         run = cf["bk"] * cf["v"]
-    elif cf["tw"] % 4 == 0 and geo.view.q % 4 == 0:
+    elif cf["tw"] % 4 == 0 and tiling.view.q % 4 == 0:
         run = 4
     else:
         run = max(1, 8 // cf["tw"]) if cf["wfast"] else 1

@@ -1,0 +1,84 @@
+"""Tiles of the grouped kernel: where its vectors lie, what a thread reads, unrolls and holds."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Values
+from tilewright.kernels.grouped import columns as grouped_columns
+from tilewright.kernels.limits import MOST_BODY
+from tilewright.kernels.tile import NONE, ceil_div, columns_under
+from tilewright.kernels.word import word_registers
+from tilewright.problem import Problem
+
+
+def across(pr: Problem) -> bool:
+    """Whether a vector lies over the groups: a depthwise layer whose channels are neighbours."""
+    return pr.cg == pr.kg == 1 and pr.layout_in == pr.layout_out == "nhwc"
+
+
+def channels_read(pr: Problem, v: int) -> int:
+    """Words of one load of the input."""
+    if across(pr):
+        return v
+    quads = v == 4 and pr.cg % 4 == 0 and pr.layout_in == "nhwc"
+    return v if quads and not pr.is_integer else 1
+
+
+def over_columns(pr: Problem, device: Device, v: int) -> bool:
+    """Whether a vector lies over the columns of a row, in a kernel of its own."""
+    return v > 1 and grouped_columns.possible(pr, device)
+
+
+def reads_quads(pr: Problem, cf: Values) -> bool:
+    """Whether a thread of a GPU reads rows four columns at a time: those of nchw, where fours are aligned."""
+    divisible = pr.w % 4 == 0 and cf["tw"] * pr.stride[1] % 4 == 0
+    return pr.layout_in == "nchw" and pr.dtype in ("f32", "f16", "bf16") and divisible
+
+
+def stores_quads(pr: Problem, cf: Values) -> bool:
+    """Whether it stores four columns at a time."""
+    divisible = pr.q % 4 == 0 and cf["tw"] % 4 == 0
+    return pr.layout_out == "nchw" and cf["v"] == 1 and cf["combine"] == NONE and divisible
+
+
+def items_of(pr: Problem, cf: Values) -> int:
+    """Threads that have something to do."""
+    return pr.n * (pr.k // cf["v"]) * ceil_div(pr.p, cf["th"]) * ceil_div(pr.q, cf["tw"])
+
+
+def blocks_of(items: int, device: Device, cf: Values) -> int:
+    """Blocks of a launch: an item for each thread of a GPU; a core takes runs of them."""
+    if device.is_gpu:
+        return ceil_div(items, cf["threads"])
+    return min(items, grouped_columns.RUNS * device.units)
+
+
+def body_of(pr: Problem, device: Device, v: int, th: int, tw: int) -> int:
+    """Multiply-adds of one turn over the channels; a CPU's are of whole vectors."""
+    if over_columns(pr, device, v):
+        return pr.r * pr.s * th * tw
+    each = 1 if across(pr) else channels_read(pr, v)
+    return pr.r * pr.s * th * tw * each * (v if device.is_gpu else 1)
+
+
+def rolled(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
+    """Whether the rows of the filter are a loop, since all of them would overflow the instruction cache.
+
+    On a GPU two at a time, of an output row that gives a thread enough to do. On a CPU in nhwc wherever a
+    tile has a single row: less code is faster (5x5 at 28x28: 296 instead of 526 us, 3x3: 232 instead of 278).
+    """
+    body = body_of(pr, device, v, th, tw)
+    if not device.is_gpu and v > 1 and not over_columns(pr, device, v):
+        return th == 1 and tw > 1 and body // pr.r <= MOST_BODY
+    if body <= MOST_BODY:
+        return False
+    if over_columns(pr, device, v):
+        loop = grouped_columns.rolled_body(pr, th, tw)
+        return loop is not None and loop <= MOST_BODY
+    return device.is_gpu and th == 1 and tw > 1 and 2 * body // pr.r <= MOST_BODY
+
+
+def registers(pr: Problem, v: int, th: int, tw: int) -> int:
+    """Estimate of the registers a thread of a GPU needs: sums, two input rows, taps, addresses."""
+    taps = min(pr.r * pr.s, 12) * v
+    return (v * (th * tw + 2 * columns_under(pr, tw)) + taps) * word_registers(pr) + 32

@@ -1,0 +1,35 @@
+"""How a block stages its tile of the input in shared memory (stage.h)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Staging:
+    """Strides and extent of a staged tile, in words; and the copies that fill it: stage.h has the ways.
+
+    Attributes:
+        strides: from a channel, a row, a column to the next.
+        xw: of a row.
+        size: of all.
+        copies: of a thread, whose addresses it works out once; 0: at every step.
+        items: copies of a block.
+        run: words that a copy takes.
+        lead: words of a row before the first that is needed.
+    """
+
+    strides: tuple[int, int, int]
+    xw: int
+    size: int
+    copies: int
+    items: int
+    run: int = 1
+    lead: int = 0
+
+    def defines(self) -> dict[str, int]:
+        """The defines of stage.h that say so."""
+        return dict(
+            TX_C=self.strides[0], TX_H=self.strides[1], TX_W=self.strides[2], XW=self.xw, X_FLOATS=self.size,
+            X_COPIES=self.copies, X_ITEMS=self.items, X_RUN=self.run, X_LEAD=self.lead,
+        )  # fmt: skip
