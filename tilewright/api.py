@@ -35,7 +35,8 @@ from tilewright.plans.provenance import Origin, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Pool
-from tilewright.runtime import Runtime, instead_of_numpy, open_runtime
+from tilewright.runtime import instead_of_numpy, open_runtime
+from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 from tilewright.store.own import default_store
 

@@ -19,7 +19,8 @@ from tilewright.plans.binding import require_fit
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
 from tilewright.problem.activations import ACTIVATIONS, SHORT, meant
 from tilewright.problem.epilogue import POOLS, Epilogue, Pool, finite
-from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Runtime
 
 ACTIVATIONS_TAKEN = ", ".join(one.taken for word, one in ACTIVATIONS.items() if word)
 POOLS_TAKEN = 'a Pool, or its word: "maxpool2", "maxpool3u2p1" (window 3, stride 2, pad 1), "avgpool7"'

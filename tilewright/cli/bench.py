@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tilewright.device import Device
     from tilewright.peers import Peer
     from tilewright.problem.shapes import Layer
-    from tilewright.runtime import Runtime
+    from tilewright.runtime.base import Runtime
     from tilewright.store import Store
 
 Peers = Annotated[

@@ -21,8 +21,8 @@ from tilewright.peers import PEERS, Peer, Setting, applicable, usual
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check
-from tilewright.runtime import Runtime, open_runtime
-from tilewright.runtime.base import Run
+from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Run, Runtime
 from tilewright.store import Store
 from tilewright.studies.pinned import ranked
 from tilewright.studies.study import Step, StudyLayer
