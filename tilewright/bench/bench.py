@@ -46,7 +46,6 @@ class Bench:
         deterministic: only kernels of ours that give the same bits each time.
         families: names of our families to choose from; none: all.
         seed: of the inputs.
-        threads: CPU threads of the peers; None: as many as the device has units.
         limits: of the careful measurement.
         progress: is told what is going on within a layer, and the share of it that is done.
     """
@@ -58,14 +57,13 @@ class Bench:
     deterministic: bool = False
     families: tuple[str, ...] = ()
     seed: int = 0
-    threads: int | None = None
     limits: Limits = LIMITS
     progress: Callable[[str, float], None] = lambda text, share: None
 
     @property
     def setting(self) -> Setting:
         """Where and how peers run."""
-        return Setting.of(self.runtime, self.threads or self.runtime.device.units)
+        return Setting.of(self.runtime)
 
     def row(self, layer: Layer) -> BenchRow:
         """Tune, check and measure one layer; whatever cannot run leaves its reason in the row.

@@ -204,16 +204,8 @@ def _work(session: TuningSession, peers: tuple[Peer, ...], no_tune: bool) -> Ben
         deterministic=session.wanted.deterministic,
         families=session.wanted.families,
         seed=session.wanted.seed,
-        threads=_threads(runtime),
         progress=session.progress.now,
     )
-
-
-def _threads(runtime: Runtime) -> int:
-    """CPU threads of the peers."""
-    from tilewright.runtime.capacity import cores
-
-    return min(runtime.device.units, cores())
 
 
 def _peers(names: str | None, device: Device) -> tuple[Peer, ...]:

@@ -23,6 +23,7 @@ from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Run, Runtime
+from tilewright.runtime.capacity import cores
 from tilewright.store import Store
 from tilewright.studies.pinned import ranked
 from tilewright.studies.study import Step, StudyLayer
@@ -57,7 +58,6 @@ class Lab:
     store: Store
     quick: bool = False
     rounds: int = 24
-    threads: int = 1
     tune: Callable[[Problem, tuple[str, ...]], None] | None = None
     tries: int = 4
     say: Callable[[str], None] = lambda text: None
@@ -135,7 +135,7 @@ class Lab:
         reasons: list[str] = []
         for start in range(0, len(configs), 2 * wanted):
             batch = configs[start : start + 2 * wanted]
-            for config, reason in zip(batch, _refusals(batch, runtime, problem, self.threads), strict=True):
+            for config, reason in zip(batch, _refusals(batch, runtime, problem), strict=True):
                 found += [] if reason else [config]
                 reasons += [reason] if reason else []
             if len(found) >= wanted:
@@ -169,7 +169,7 @@ class Lab:
         if not found:
             why = "; ".join(one.reason for one in entered if one.reason)
             raise ProblemError(why or f"{name} has no way of that kind")
-        setting = self._setting(runtime)
+        setting = Setting.of(runtime)
         best = min(found, key=lambda c: setting.quick_us(c.run))
         return Entry(problem, runtime, best.run, note=f"{best.peer}: {best.detail}")
 
@@ -178,7 +178,7 @@ class Lab:
         key = (id(runtime), problem, peer.name)
         if key not in self._offers:
             truth = self._truth(problem, runtime)
-            self._offers[key] = offered(peer, problem, self.inputs(problem), truth, self._setting(runtime))
+            self._offers[key] = offered(peer, problem, self.inputs(problem), truth, Setting.of(runtime))
         return self._offers[key]
 
     def _truth(self, problem: Problem, runtime: Runtime) -> Any:
@@ -188,11 +188,8 @@ class Lab:
             self._truths[key] = true_answer(runtime, problem, self.inputs(problem))
         return self._truths[key]
 
-    def _setting(self, runtime: Runtime) -> Setting:
-        return Setting.of(runtime, self.threads)
 
-
-def _refusals(configs: list[Config], runtime: Runtime, problem: Problem, threads: int) -> list[str]:
+def _refusals(configs: list[Config], runtime: Runtime, problem: Problem) -> list[str]:
     """Compile configs, side by side where the compiler can; return why each was refused, or nothing."""
 
     def refusal(config: Config) -> str:
@@ -206,7 +203,7 @@ def _refusals(configs: list[Config], runtime: Runtime, problem: Problem, threads
 
     if not runtime.device.is_cuda:
         return [refusal(config) for config in configs]
-    pool = ThreadPoolExecutor(threads)
+    pool = ThreadPoolExecutor(cores())
     try:
         return list(pool.map(refusal, configs))
     finally:
