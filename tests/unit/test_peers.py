@@ -292,9 +292,10 @@ def torch_for_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         def wait(self) -> None: ...
 
     monkeypatch.setattr(gpu, "_Torch", Here)
-    others = [importlib.import_module(f"tilewright.peers.{name}") for name in ("cublas", "inductor")]
-    for module in (pytorch, *others):
+    cublas, inductor = (importlib.import_module(f"tilewright.peers.{name}") for name in ("cublas", "inductor"))
+    for module in (pytorch, cublas, inductor):
         monkeypatch.setattr(module, "no_cuda_torch", lambda peer: None)
+    for module in (pytorch, cublas):
         monkeypatch.setattr(module, "as_asked", lambda problem: None)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
 
