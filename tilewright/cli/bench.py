@@ -221,7 +221,7 @@ def _peers(names: str | None, device: Device) -> tuple[Peer, ...]:
         raise options.OptionError(
             f"--peers {', '.join(strangers)}: not for {device.name}; its peers are {fit}"
         )
-    return found
+    return tuple(peer for peer in here if peer in found)
 
 
 def _report(bench_run: _BenchRun, files: Mapping[str, Path | None], all_families: bool) -> None:
