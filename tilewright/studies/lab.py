@@ -11,10 +11,11 @@ from tilewright import kernels
 from tilewright.bench.contest import Entered, offered, true_answer
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
-from tilewright.device import parse_selector
+from tilewright.device import Device, parse_selector
 from tilewright.dispatch.dispatch import dispatch
-from tilewright.errors import CompileError, ProblemError, RunError
+from tilewright.errors import CompileError, ConfigError, ProblemError, RunError
 from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.kernels.named import find
 from tilewright.measuring.rounds import Limits, measure
 from tilewright.peers import PEERS, Peer, Setting, applicable, usual
@@ -24,8 +25,9 @@ from tilewright.record import Check
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Run, Runtime
 from tilewright.runtime.capacity import cores
+from tilewright.search.space import Pins
+from tilewright.search.strategies import rank
 from tilewright.store import Store
-from tilewright.studies.pinned import ranked
 from tilewright.studies.study import Step, StudyLayer
 
 MOST_TRIED = 64  # configs of a pinned space that are compiled before it counts as unusable
@@ -125,8 +127,8 @@ class Lab:
                 self.tune(problem, names)
             plan = dispatch(problem, runtime, self.store, families=names)
             return [(plan.config, plan.note if plan.why.verified else plan.why.origin.value)]
-        pinned = ranked(kernels.family(step.family), problem, runtime.device, pin, MOST_TRIED)
-        return [(config, "") for config in self._compiling(pinned, runtime, problem)]
+        found = pinned(kernels.family(step.family), problem, runtime.device, pin)
+        return [(config, "") for config in self._compiling(found, runtime, problem)]
 
     def _compiling(self, configs: list[Config], runtime: Runtime, problem: Problem) -> list[Config]:
         """Return the first few that the compiler takes: a space may hold configs that spill."""
@@ -187,6 +189,17 @@ class Lab:
         if key not in self._truths:
             self._truths[key] = true_answer(runtime, problem, self.inputs(problem))
         return self._truths[key]
+
+
+def pinned(family: Family, problem: Problem, device: Device, pins: Pins) -> list[Config]:
+    """Return the model's best configs of a family with some parameters pinned.
+
+    Raises:
+        ConfigError: the family refuses the layer, has no such parameter or value, or no such config is legal.
+    """
+    if reason := family.refuses(problem, device):
+        raise ConfigError(f"{family.name}: {reason}")
+    return [config for config, _ in rank(problem, device, family, MOST_TRIED, pins=pins)]
 
 
 def _refusals(configs: list[Config], runtime: Runtime, problem: Problem) -> list[str]:

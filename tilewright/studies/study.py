@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tilewright.errors import TilewrightError
 from tilewright.problem import Problem
 
-Allowed = int | tuple[int, ...]
+if TYPE_CHECKING:
+    from tilewright.search.space import Pins
+
 Value = float | str | None
 
 FULL_SIZE = "at full size"  # how a quick run marks the source's figures
@@ -60,8 +63,8 @@ class Step:
     what: str = ""
     config: str = ""
     family: str = ""
-    pin: Mapping[str, Allowed] = field(default_factory=dict)
-    cpu_pin: Mapping[str, Allowed] | None = None
+    pin: Pins = field(default_factory=dict)
+    cpu_pin: Pins | None = None
     peer: str = ""
     dtype: str = ""
     on: str = ""
