@@ -14,7 +14,7 @@ from tilewright.arrays.use import same_home, typed
 from tilewright.arrays.view import ArrayView
 from tilewright.device import parse_selector
 from tilewright.dtypes import FULL
-from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
+from tilewright.errors import ArrayError, ProblemError, shown
 from tilewright.plans.binding import require_fit
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
 from tilewright.problem.activations import ACTIVATIONS, SHORT, meant
@@ -45,17 +45,6 @@ def as_integer(value: object) -> int | None:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         return None
-
-
-def as_flag(name: str, value: object) -> bool:
-    """Take True or False, of Python or NumPy: that a text such as "no" is not empty says nothing.
-
-    Raises:
-        ConfigError: it is something else.
-    """
-    if not isinstance(value, (bool, np.bool_)):
-        raise ConfigError(f"{name}={shown(value)}: must be True or False")
-    return bool(value)
 
 
 def _integers(value: object) -> list[int] | None:
