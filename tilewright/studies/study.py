@@ -24,7 +24,7 @@ _TO_US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6, "min": 6e7}
 
 
 class StudyError(TilewrightError):
-    """There is no such study, or a file is no result of one."""
+    """There is no such study or part, or a file is of another."""
 
 
 @dataclass(frozen=True)
