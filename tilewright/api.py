@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tilewright.arguments import as_flag, problem_of, runtime_for
 from tilewright.arguments.choices import (
     as_budget,
     as_config,
     as_families,
+    as_flag,
     as_problem,
     as_progress,
     as_seed,
     as_store,
     as_strategy,
 )
+from tilewright.arguments.layer import problem_of, runtime_for
 from tilewright.arrays.look import look, look_at
 from tilewright.arrays.view import Array
 from tilewright.device import parse_selector
@@ -35,7 +36,8 @@ from tilewright.plans.provenance import Origin, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Pool
-from tilewright.runtime import Runtime, instead_of_numpy, open_runtime
+from tilewright.runtime import instead_of_numpy, open_runtime
+from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 from tilewright.store.own import default_store
 

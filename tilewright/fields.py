@@ -1,21 +1,45 @@
-"""Typed access to untrusted JSON: every field is checked, and an error names its path."""
+"""Untrusted JSON: files of it, read with errors that name them, and typed access to its fields."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from tilewright.errors import StoreError, shown
+from tilewright.files import read_json
 
 LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]*")
 HUGE = 1e15  # more than any time, rate or number of bytes
 TINY = 1e-15  # less than any, but for 0
 T = TypeVar("T")
 _hints = lru_cache(maxsize=64)(get_type_hints)
+
+
+def read_document(path: Path, parse: Callable[[Any], T], what: str, writers: str) -> T:
+    """Read a JSON file and make values of it.
+
+    Args:
+        path: of the file.
+        parse: makes them; raises StoreError where it cannot.
+        what: what the file is called: "results file".
+        writers: the commands that write one.
+
+    Raises:
+        StoreError: the file is missing, no JSON, or refused by ``parse``; says which file and why.
+    """
+    try:
+        return parse(read_json(path))
+    except OSError as error:
+        raise StoreError(f"{what} {path}: {error.strerror or error}") from None
+    except ValueError:
+        raise StoreError(f"{what} {path}: not JSON; want one written by {writers}") from None
+    except StoreError as error:
+        raise StoreError(f"{what} {path}: {error}") from None
 
 
 class Fields:

@@ -18,7 +18,8 @@ from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
-from tilewright.runtime import Memory, Runtime, open_runtime
+from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Memory, Runtime
 
 ALL = ("cpu", "cuda", "numpy")
 

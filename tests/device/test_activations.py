@@ -13,7 +13,8 @@ from tilewright.kernels import family
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Runtime
 from tilewright.search.strategies import rank
 
 # Sums that are one number of x each, so that y is its activation.

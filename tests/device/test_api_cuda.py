@@ -293,7 +293,7 @@ def test_what_a_threads_own_default_stream_had_goes_with_the_thread(torch: Any) 
         thread = threading.Thread(target=call)
         thread.start()
         thread.join()
-    assert plan.allocated_bytes == before and not [key for key in plan._lanes.by_stream if key[0] == 2]
+    assert plan.allocated_bytes == before and not [key for key in plan._streams.by_stream if key[0] == 2]
     cupy.cuda.Device().synchronize()
     assert all(float(abs(y - want).max()) <= 1e-3 * float(abs(want).max()) for y in answers)
 
@@ -315,9 +315,9 @@ def test_the_own_default_stream_of_each_thread_has_a_workspace_of_its_own(
                 y = plan(x, packed, b)
             assert float(abs(y - want).max()) <= 1e-3 * float(abs(want).max())
             meet.wait()  # what a thread had goes with it: nobody ends before both have counted
-            lanes = {id(lane) for key, lane in list(plan._lanes.by_stream.items()) if key[0] == 2}
+            kept = {id(one) for key, one in list(plan._streams.by_stream.items()) if key[0] == 2}
             meet.wait()
-        return len(lanes)
+        return len(kept)
 
     with ThreadPoolExecutor(2) as pool:
         assert [job.result() for job in [pool.submit(call) for _ in range(2)]] == [2, 2]
@@ -347,9 +347,9 @@ def test_the_same_where_only_arrays_that_are_not_aligned_need_a_workspace(torch:
             cupy.cuda.Stream.ptds.synchronize()
             assert all(bool((one == wanted[which]).all()) for one in answers)
             meet.wait()
-            lanes = [key for key in list(plan.plan._unaligned) if key and key[0] == 2]
+            kept = [key for key in list(plan.plan._unaligned) if key and key[0] == 2]
             meet.wait()
-        return len(lanes)
+        return len(kept)
 
     with ThreadPoolExecutor(2) as pool:
         assert [job.result() for job in [pool.submit(call, which) for which in range(2)]] == [2, 2]

@@ -10,7 +10,7 @@ from tilewright.checking.verify import Verifier
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime
+from tilewright.runtime.base import Runtime
 
 DIRECT = family("direct")
 BASE = dict(v=4, tk=2, tw=4, th=1, nk=2, nh=4, nw=2, sg=1, x=1, cs=0, combine=0)

@@ -21,7 +21,8 @@ from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import Config, Family
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Runtime
 
 __all__ = ["gpu_facts"]  # a fixture
 

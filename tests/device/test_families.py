@@ -20,7 +20,8 @@ from tilewright.kernels.family import Config, Family
 from tilewright.kernels.named import NAMED
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Runtime
 from tilewright.search.space import sample
 
 SHAPES = (

@@ -21,7 +21,7 @@ from tilewright.kernels.family import Family
 from tilewright.plans.execution import Plan
 from tilewright.plans.provenance import UNSAID
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime
+from tilewright.runtime.base import Runtime
 
 __all__ = ["gpu_facts"]  # a fixture
 

@@ -19,7 +19,8 @@ from tilewright.kernels import family as family_of
 from tilewright.kernels.family import Config
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Runtime
 from tilewright.search.space import Space, sample
 
 CASES = {  # words that direct copies per step: 16 do not divide the channels, nor words of four those of i8

@@ -26,7 +26,8 @@ from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of
 from tilewright.kernels.named import NAMED
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Runtime
 from tilewright.runtime.opencl import OPTIONS
 from tilewright.search.space import Space
 from tilewright.search.strategies import rank

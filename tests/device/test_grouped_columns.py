@@ -14,7 +14,7 @@ from tilewright.kernels.grouped.columns import item_sides
 from tilewright.kernels.grouped.tile import rolled
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime
+from tilewright.runtime.base import Runtime
 from tilewright.search.space import space
 
 GROUPED = family("grouped")

@@ -13,7 +13,7 @@ from tilewright.kernels.family import Config
 from tilewright.kernels.grouped.tile import reads_quads, rolled, stores_quads
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime
+from tilewright.runtime.base import Runtime
 
 __all__ = ["runtime"]  # a fixture
 

@@ -23,7 +23,7 @@ from tilewright.kernels.family import Config
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime
+from tilewright.runtime.base import Runtime
 
 __all__ = ["runtime"]  # a fixture
 

@@ -13,7 +13,7 @@ from tilewright.dtypes import numpy_dtype
 from tilewright.kernels.family import Blueprint
 from tilewright.kernels.untuned import pack
 from tilewright.problem import DTYPES, Problem
-from tilewright.runtime import Runtime
+from tilewright.runtime.base import Runtime
 
 __all__ = ["runtime"]  # a fixture
 

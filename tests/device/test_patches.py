@@ -10,7 +10,7 @@ from tilewright.kernels import family
 from tilewright.kernels.fold import folded
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime
+from tilewright.runtime.base import Runtime
 
 __all__ = ["runtime"]  # a fixture
 

@@ -23,7 +23,8 @@ from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
-from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Runtime
 
 REFERENCE = Config.parse("reference:v=1")
 LAYER = "n2c6h9w11k10r3s2p1.2.0.1u2x1d1x2g2"

@@ -15,7 +15,7 @@ from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime
+from tilewright.runtime.base import Runtime
 from tilewright.search.space import sample
 
 FAMILY = family("winograd4")

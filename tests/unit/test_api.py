@@ -700,7 +700,7 @@ def test_streams_share_no_workspace_and_no_constant_memory(cupy: FakeCupy) -> No
         for stream in (5, 6, 5):
             cupy.stream = stream
             near(layer(cupy.array(X), layer.pack(cupy.array(W))).data_, expected(text, X, W))
-        plans = {id(lane.plan) for lane in layer._lanes.by_stream.values()}
+        plans = {id(one.plan) for one in layer._streams.by_stream.values()}
         assert len(plans) == (1 if shared else 3)
 
 
@@ -726,8 +726,8 @@ def test_streams_share_a_plan_that_keeps_nothing_of_aligned_arrays(
     for stream in (5, 6, 5):
         cupy.stream = stream
         layer(cupy.array(X), layer.pack(cupy.array(W)))
-    assert len(layer._lanes.by_stream) == 3
-    assert len({id(lane.plan) for lane in layer._lanes.by_stream.values()}) == 1
+    assert len(layer._streams.by_stream) == 3
+    assert len({id(one.plan) for one in layer._streams.by_stream.values()}) == 1
 
 
 def test_a_stream_that_records_is_got_ready_without_waiting_for_the_device(
@@ -750,7 +750,7 @@ def test_a_stream_that_records_is_got_ready_without_waiting_for_the_device(
     monkeypatch.setattr(runtime, "zero", lambda memory: memory.owner.fill(0))
     monkeypatch.setattr(runtime, "is_recording", lambda stream: True)
     near(layer(cupy.array(X), packed).data_, expected("n2c4h7w9k6r3s2-f32", X, W))
-    assert len({id(lane.plan) for lane in layer._lanes.by_stream.values()}) == 2
+    assert len({id(one.plan) for one in layer._streams.by_stream.values()}) == 2
     monkeypatch.setattr(runtime, "zero", broken)
     cupy.stream += 1
     with pytest.raises(RunError, match=r"recording a graph: CUDA: .*; call the plan once .*stream=s\)$"):
@@ -782,7 +782,7 @@ def test_what_a_threads_own_stream_had_goes_with_the_thread(
         assert held == [before + 1000 * (i + 1) for i in range(3)] and not finished
         return
     assert held == [before + 1000] * 3 and layer.allocated_bytes == before
-    assert finished == [PER_THREAD] * 3 and len(layer._lanes.by_stream) == 1
+    assert finished == [PER_THREAD] * 3 and len(layer._streams.by_stream) == 1
 
 
 def test_a_plan_is_not_kept_to_be_told_of_a_threads_end(cupy: FakeCupy) -> None:
@@ -791,7 +791,7 @@ def test_a_plan_is_not_kept_to_be_told_of_a_threads_end(cupy: FakeCupy) -> None:
     )
     cupy.stream, gone = PER_THREAD, weakref.ref(layer)
     layer(cupy.array(X), layer.pack(cupy.array(W)))
-    assert len(layer._lanes.by_stream) == 2
+    assert len(layer._streams.by_stream) == 2
     del layer
     gc.collect()
     assert gone() is None

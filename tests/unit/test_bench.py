@@ -82,12 +82,6 @@ def row_of(*peers: Peer, layer: Layer = LAYER, **how):  # type: ignore[no-untype
     return Bench(open_runtime("numpy"), peers, limits=QUICK, **how).row(layer)
 
 
-@pytest.fixture(autouse=True)
-def everyone_applies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bench asks which of the known peers apply; here whoever is given does."""
-    monkeypatch.setattr(Bench, "_applicable", lambda self: list(self.peers))
-
-
 def test_a_row_has_ours_and_every_peer() -> None:
     good = Invented("good", ("plain", 1.0, ("gemm",)), ("wino", 1.0, ("winograd",)))
     row = row_of(good, Invented("gone", reason="gone: not installed; pip install gone"))

@@ -24,11 +24,7 @@ COMMANDS = (
     "doctor", "calibrate", "model-report", "cache",
 )  # fmt: skip
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the user's own cache."""
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"]])

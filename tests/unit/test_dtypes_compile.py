@@ -7,7 +7,6 @@ another one in the next dtype.
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
@@ -42,13 +41,10 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "text", "dtype", "arch"), CASES)
-def test_the_first_choice_compiles(
-    name: str, text: str, dtype: str, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_first_choice_compiles(name: str, text: str, dtype: str, arch: str, own_cache: None) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     from tilewright.runtime.nvrtc import compile_cuda
 
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     problem, device = Problem.parse(text.format(dtype)), for_architecture(arch)
     ranked = rank(problem, device, family(name), GUESSES[5] + 1)
     for place in GUESSES[:6]:  # as dispatch does

@@ -7,7 +7,6 @@ kernels are compiled for each of ARCHITECTURES. ``tests/device/test_every_family
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from every_family import CASES, compiles_unspilt, examples, holds_together
@@ -66,10 +65,7 @@ def _large(problem: Problem) -> Problem:
 
 
 @pytest.mark.parametrize(("name", "text", "arch"), [case for case in TAKEN if case[2] != "cpu"])
-def test_it_compiles_unspilt_for_every_architecture(
-    name: str, text: str, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+def test_it_compiles_unspilt_for_every_architecture(name: str, text: str, arch: str, own_cache: None) -> None:
     compiles_unspilt(family(name), Problem.parse(text), arch)
 
 

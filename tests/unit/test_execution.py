@@ -30,7 +30,8 @@ from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.provenance import Origin, Provenance
 from tilewright.problem import Problem
-from tilewright.runtime import Built, Memory, list_devices, open_runtime, opening
+from tilewright.runtime import list_devices, open_runtime, opening
+from tilewright.runtime.base import Built, Memory
 from tilewright.runtime.host import NumpyRuntime
 
 REFERENCE = Config.parse("reference:v=1")

@@ -52,11 +52,7 @@ HALVES = (  # the input is split by a second launch, of which the first says how
 STRASSEN = "strassen2:combine=0.cs=16.cv=1.fd=2.lk=8.mb=2.sb=1.sg=1.stages=2.stream=0.tk=2.tp=2.v=4.wk=2.wp=2"
 SMALL = "small:bands=1.f=0.mb=1.ni=1.out=0.stages=1.th=1.threads=64.tk=4.tw=10"  # filter in constant memory
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the user's own cache."""
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def exported(to: Path, *arguments: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,8 +18,7 @@ from tilewright.search.strategies import rank
 LAYER = tw.Problem.parse("n1c8h9w7k16r3s3p1-f32")
 
 
-def test_an_imported_winner_is_verified_then_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+def test_an_imported_winner_is_verified_then_trusted(own_cache: None) -> None:
     try:
         runtime = open_runtime("opencl")
     except DeviceError as error:

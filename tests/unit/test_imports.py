@@ -7,6 +7,8 @@ import json
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -20,78 +22,7 @@ ROOMS = (
     *("dispatch", "arguments", "api", "export", "profiling", "peers", "bench", "studies", "report", "cli"),
     *("__main__", "__init__"),
 )
-# Their modules: each part may import from parts of a lower rank, and from its own. A module that is not named
-# belongs to its package. A new kernel family needs no line here.
-ORDER = (
-    ("errors", "dtypes", "hashed", "arithmetic", "problem", "device", "floor", "record", "bench.rows"),
-    (
-        "problem.shapes",
-        "fields",
-        "files",
-        "kernels.blueprint",
-        "kernels.config",
-        "kernels.family",
-        "kernels.tensor_map",
-        "kernels.tile",
-        "kernels.source",
-        "kernels.work",
-        "plans.request",
-        "plans.provenance",
-        "plans.streams",
-    ),
-    ("kernels",),
-    (
-        "search.space",
-        "search.proposals",
-        "search.correction",
-        "search.model_cpu",
-        "tuning.budget",
-        "checking.inputs",
-    ),
-    ("search.model", "tuning.events", "tuning.options", "search.trials_file"),
-    ("search.experience",),
-    ("search.strategies",),
-    ("search.replay",),
-    ("runtime",),
-    ("plans.execution", "measuring"),
-    ("plans.plan_cache", "plans.bound_run", "plans.lanes", "plans.packed", "arrays"),
-    ("store.database", "store.exchange", "plans.binding"),
-    ("store.shipped", "store.sources"),
-    ("store.rows",),
-    ("store",),
-    ("tuning.channel", "checking.deviation", "checking.fence", "checking.room"),
-    ("tuning.worker_pool",),
-    ("tuning.protocol", "checking.host_reference", "checking.launcher"),
-    ("checking.device_inputs", "checking.compare"),
-    ("checking.verify",),
-    ("tuning.trial",),
-    ("tuning.child", "tuning.worker"),
-    ("tuning.hints",),
-    ("tuning.compile_ahead", "tuning.outcomes", "tuning.budget_clock"),
-    ("tuning.finals",),
-    ("tuning.tuner",),
-    ("dispatch.choices", "plans.layer"),
-    ("arguments", "dispatch.dispatch", "dispatch.once"),
-    ("api", "export", "profiling"),
-    ("peers",),
-    ("bench.contest", "bench.race", "bench.environment"),
-    ("bench",),
-    ("studies",),
-    ("report",),
-    ("cli",),
-    ("__main__", "__init__"),
-)
 HEAVY = ("cuda", "pyopencl", "torch", "cupy", "onnx", "onnxruntime", "cudnn", "matplotlib", "rich", "typer")
-
-
-def _rank(module: str) -> int | None:
-    """Return the place of a module, named without the package, in ORDER: the longest match counts."""
-    best, rank = -1, None
-    for place, names in enumerate(ORDER):
-        for name in names:
-            if (module == name or module.startswith(name + ".")) and len(name) > best:
-                best, rank = len(name), place
-    return rank
 
 
 def _imports(path: Path) -> set[str]:
@@ -124,14 +55,6 @@ def _modules() -> dict[str, Path]:
     return {name.removesuffix(".__init__"): path for name, path in sorted(files.items())}
 
 
-def test_every_module_has_its_place() -> None:
-    """Else the next test would say nothing of it. Add a new one to ORDER."""
-    empty = {"checking", "dispatch", "plans", "search", "tuning"}  # nothing but their modules is in them
-    assert {name for name in _modules() if _rank(name) is None} <= empty
-    named = {name for names in ORDER for name in names}
-    assert {name for name in named if not _exists(f"tilewright.{name}")} == set()
-
-
 def test_rooms_import_from_those_before_them() -> None:
     imported = [(module, other) for module, path in _modules().items() for other in sorted(_imports(path))]
     place = {room: number for number, room in enumerate(ROOMS)}
@@ -146,21 +69,22 @@ def test_contributing_tells_of_the_rooms_in_this_order() -> None:
     assert list(dict.fromkeys(room for room in told if room != "data")) == list(ROOMS[:-2])
 
 
-def test_imports_point_one_way() -> None:
-    wrong = []
-    for module, path in _modules().items():
-        rank = _rank(module)
-        for other in sorted(_imports(path)):
-            theirs = _rank(other)
-            if rank is not None and theirs is not None and theirs > rank:
-                wrong.append(f"{module} imports {other}")
-    assert not wrong, "; ".join(wrong)
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """Within a room too: a CycleError names the modules of the circle."""
+    graph = {module: _imports(path) - {module} for module, path in _modules().items()}
+    order = list(TopologicalSorter(graph).static_order())
+    assert order.index("errors") < order.index("tuning.tuner") < order.index("api") < order.index("cli")
 
 
-def test_what_specs_have_from_one_place_others_have_from_where_it_is() -> None:
+def test_each_name_is_had_from_where_it_is() -> None:
+    """Specs alone have what they need from one place: ``family`` and ``tile`` hand it on to them."""
+    handed_on = {"kernels.family": "kernels.blueprint kernels.config", "kernels.tile": "arithmetic"}
     for module, path in _modules().items():
-        found = re.search(r"kernels\.(family import .*\bConfig|tile import .*\bceil_div)\b", path.read_text())
-        assert module.startswith("kernels") or not found, module
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and not module.startswith("kernels"):
+                homes = handed_on.get(str(node.module).removeprefix("tilewright."), "").split()
+                theirs = {name for home in homes for name in vars(import_module(f"tilewright.{home}"))}
+                assert not theirs & {alias.name for alias in node.names}, module
 
 
 def test_model_and_search_see_no_backend_and_no_clock() -> None:

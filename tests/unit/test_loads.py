@@ -38,7 +38,7 @@ def _loads_before(lines: list[str], what: tuple[str, ...], load: str = "LDG") ->
     ],
 )
 def test_a_depthwise_row_is_loaded_before_anything_is_made_of_it(
-    kind: str, makes: tuple[str, ...], cache: None, tmp_path: Path
+    kind: str, makes: tuple[str, ...], own_cache: None, tmp_path: Path
 ) -> None:
     problem = Problem.parse(f"{DEPTHWISE}-{kind}")
     config = Config.make("grouped", TILE | dict(v=2 if "nhwc" in kind else 1))
@@ -48,7 +48,7 @@ def test_a_depthwise_row_is_loaded_before_anything_is_made_of_it(
     assert _loads_before(lines, makes) >= row
 
 
-def test_staged_numbers_are_loaded_several_at_a_time(cache: None, tmp_path: Path) -> None:
+def test_staged_numbers_are_loaded_several_at_a_time(own_cache: None, tmp_path: Path) -> None:
     problem = Problem.parse("n1c128h56w56k128r31s31p15g128-f16-nhwc")
     config = Config.make("direct", LARGE_FILTER)
     DIRECT.check(problem, H100, config)

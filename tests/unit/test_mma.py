@@ -109,7 +109,7 @@ def test_every_dtype_is_compiled_in_both_turns() -> None:
 
 @pytest.mark.parametrize(("layer", "dtype", "turn"), CASES, ids=lambda value: getattr(value, "name", value))
 def test_a_first_choice_compiles_here_and_there(
-    layer: shapes.Layer, turn: int, dtype: str, cache: None
+    layer: shapes.Layer, turn: int, dtype: str, own_cache: None
 ) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     from test_winners_compile import compiles
@@ -128,11 +128,6 @@ def test_a_first_choice_compiles_here_and_there(
     raise last
 
 
-@pytest.fixture
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
-
-
 PRODUCTS = (
     ("f16", "HMMA.16816.F32 "), ("bf16", "HMMA.16816.F32.BF16"), ("i8", "IMMA.16832.S8"),
     ("q8", "IMMA.16832.S8"), ("tf32", "HMMA.1688.F32.TF32"),
@@ -140,7 +135,7 @@ PRODUCTS = (
 
 
 @pytest.mark.parametrize(("dtype", "product"), PRODUCTS)
-def test_the_main_loop_is_products(dtype: str, product: str, cache: None, tmp_path: Path) -> None:
+def test_the_main_loop_is_products(dtype: str, product: str, own_cache: None, tmp_path: Path) -> None:
     """64 x 64 outputs a warp: half of the loop is products, and 4 products a fragment read."""
     pytest.importorskip("cuda.bindings.nvrtc")
     from sass import main_loop
@@ -157,7 +152,7 @@ def test_the_main_loop_is_products(dtype: str, product: str, cache: None, tmp_pa
      ("f8", "sm_120", "QMMA.16832.F32.E4M3.E4M3", 7.0), ("f8", "sm_90", "HMMA.16816.F32", 7.5)],
 )  # fmt: skip
 def test_the_main_loop_promotes(
-    dtype: str, arch: str, product: str, most: float, cache: None, tmp_path: Path
+    dtype: str, arch: str, product: str, most: float, own_cache: None, tmp_path: Path
 ) -> None:
     """32 x 64 outputs a warp, a fragment of the sum a turn: three products for one, or 8 sums for two."""
     pytest.importorskip("cuda.bindings.nvrtc")

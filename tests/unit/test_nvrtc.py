@@ -35,10 +35,7 @@ KERNEL(spills)(GLOBAL float *RESTRICT x) {
 }
 """
 
-
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def _text(source: str, **defines: int) -> Blueprint:

@@ -16,6 +16,7 @@ from every_activation import WORDS
 from tilewright import device
 from tilewright.checking.deviation import deviation
 from tilewright.checking.inputs import Inputs, normal_inputs
+from tilewright.cli import bench
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import PeerError
 from tilewright.kernels.requant import numpy_requantised
@@ -218,6 +219,14 @@ def test_names() -> None:
     for where in (CPU, H100):
         assert usual(where) == tuple(peer for peer in applicable(where) if peer.usual) != ()
     assert PEER["inductor"] in applicable(H100) and PEER["inductor"] not in usual(H100)
+    gpu = replace(CPU, kind=device.Kind.GPU)
+    assert applicable(gpu) == usual(gpu) == ()  # a peer of CPUs is no rival to it
+
+
+def test_bench_has_the_peers_of_its_device_in_one_order_however_they_are_named() -> None:
+    """An earlier file of results goes on with them if they are the same."""
+    assert bench._peers("onnxruntime,onednn", CPU) == bench._peers(None, CPU) == usual(CPU)
+    assert bench._peers("all", H100) == applicable(H100) and bench._peers("none", H100) == ()
 
 
 def test_a_peer_needs_no_more_than_a_peer_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,9 +301,11 @@ def torch_for_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         def wait(self) -> None: ...
 
     monkeypatch.setattr(gpu, "_Torch", Here)
-    others = [importlib.import_module(f"tilewright.peers.{name}") for name in ("cublas", "inductor")]
-    for module in (pytorch, *others):
+    cublas = importlib.import_module("tilewright.peers.cublas")
+    inductor = importlib.import_module("tilewright.peers.inductor")
+    for module in (pytorch, cublas, inductor):
         monkeypatch.setattr(module, "no_cuda_torch", lambda peer: None)
+    for module in (pytorch, cublas):
         monkeypatch.setattr(module, "as_asked", lambda problem: None)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
 

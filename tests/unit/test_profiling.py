@@ -181,10 +181,7 @@ def test_no_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ncu.profiled(GpuPlan())  # type: ignore[arg-type]
 
 
-def test_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], own_cache: None) -> None:
     layer = "n1c8h9w9k16r3s3p1-f32"
     assert main(["profile", layer, "--device", "numpy"]) == 2
     assert "NumPy" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import pytest
 import tilewright as tw
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.problem import Problem
-from tilewright.runtime import Runtime
+from tilewright.runtime.base import Runtime
 
 SUMS = np.array([0, 5, -5, 7], np.int8)
 

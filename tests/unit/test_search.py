@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,12 @@ DEVICE = for_architecture("sm_90")
 LAYER = Problem.parse("n1c64h14w14k64r3s3p1-f32")
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 PARAMS = (Param("size", SIZES, "a size"), Param("kind", (0, 1, 2), "a choice", ("a", "b", "c")))
+
+
+@cache
+def ranked() -> list[tuple[Config, float]]:
+    """The model's order of a layer: it takes seconds, and tests only read it."""
+    return search.rank(LAYER, DEVICE, Direct(), 400)
 
 
 def point(size: int, kind: int = 0) -> Config:
@@ -128,7 +135,7 @@ def test_searches_side_by_side_give_the_cores_back() -> None:
 
 
 def test_what_other_layers_taught_is_worked_out_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    config, within, solve = search.rank(LAYER, DEVICE, Direct(), 1)[0][0], list[int](), np.linalg.solve
+    config, within, solve = ranked()[0][0], list[int](), np.linalg.solve
     lesson = Lesson(DEVICE, replace(LAYER, c=32), "direct", ((config, 10.0),))
     monkeypatch.setattr(np.linalg, "solve", lambda *given: within.extend(blas_threads()) or solve(*given))
     with several_blas_threads():
@@ -230,14 +237,14 @@ def test_search_learns_from_times_and_failures_and_never_repeats() -> None:
 
 def test_after_failures_only_the_search_goes_elsewhere() -> None:
     """The first 8 fail, and are near-twins; the next is not the model's next, which is one more."""
-    ranked = [config for config, _ in search.rank(LAYER, DEVICE, Direct(), 400)]
-    strategy = search.make("model", Direct(), LAYER, DEVICE, among=ranked)
-    for config in ranked[:8]:
+    order = [config for config, _ in ranked()]
+    strategy = search.make("model", Direct(), LAYER, DEVICE, among=order)
+    for config in order[:8]:
         strategy.tell(outcome(config, None, LAYER))
     (found,) = strategy.propose(1)
-    assert found != ranked[8]
-    params = search.ModelRanking(Direct(), LAYER, DEVICE, random.Random(0), ranked).space.params
-    places = coordinates(params, [found, ranked[8], *ranked[:8]])
+    assert found != order[8]
+    params = search.ModelRanking(Direct(), LAYER, DEVICE, random.Random(0), order).space.params
+    places = coordinates(params, [found, order[8], *order[:8]])
     apart = [abs(places[2:] - place).sum(axis=1).min() for place in places[:2]]
     assert apart[0] > apart[1]
 
@@ -259,13 +266,13 @@ def test_one_at_a_time_climbs_as_often_as_a_batch(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_replayed_search_keeps_to_what_is_given() -> None:
-    ranked = [config for config, _ in search.rank(LAYER, DEVICE, Direct(), 40)]
-    strategy = search.make("model", Direct(), LAYER, DEVICE, among=ranked)
-    assert strategy.promise_us() == search.rank(LAYER, DEVICE, Direct(), 1)[0][1]
+    some = [config for config, _ in ranked()[:40]]
+    strategy = search.make("model", Direct(), LAYER, DEVICE, among=some)
+    assert strategy.promise_us() == ranked()[0][1]
     found = strategy.propose(8)
     strategy.tell(outcome(found[3], 5.0, LAYER))
     found += strategy.propose(40)
-    assert set(found) == set(ranked) and len(found) == 40
+    assert set(found) == set(some) and len(found) == 40
     assert search.make("model", Direct(), LAYER, DEVICE, among=[]).promise_us() == math.inf
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -121,11 +120,10 @@ def test_blocks_write_the_zeros_that_shares_are_added_to(
     assert [one.kernel for one in elsewhere] == ["zero", name]  # blocks start in any order there
 
 
-def test_only_hopper_has_a_copy_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_hopper_has_a_copy_engine(own_cache: None) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     from tilewright.runtime.nvrtc import compile_cuda
 
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     direct, problem, config = family("direct"), Problem.parse(R4), Config.make("direct", DIRECT | dict(f=2))
     for device in (AMPERE, OPENCL):
         with pytest.raises(ConfigError, match="f_engine"):

@@ -26,9 +26,8 @@ from tilewright.store import Store
 from tilewright.studies import engine
 from tilewright.studies.document import document as document_of
 from tilewright.studies.document import load, parse
-from tilewright.studies.lab import Lab
+from tilewright.studies.lab import Lab, pinned
 from tilewright.studies.memory import formula_bytes
-from tilewright.studies.pinned import ranked
 from tilewright.studies.published import FOLDER, table
 from tilewright.studies.study import (
     Breakdown,
@@ -144,17 +143,17 @@ def test_held_parameters() -> None:
     held = Space(family("direct"), problem, H100, {"sw": (2, 4), "sg": 1})
     configs = [config for config, _ in zip(held.every(), range(200), strict=False)]
     assert configs and all(config["sw"] in (2, 4) and config["sg"] == 1 for config in configs)
-    for config in ranked(family("direct"), problem, H100, {"sw": 1, "sb": 2}, 3):
+    for config in pinned(family("direct"), problem, H100, {"sw": 1, "sb": 2})[:3]:
         family("direct").check(problem, H100, config)
         assert (config["sw"], config["sb"]) == (1, 2)
-    (wide,) = ranked(family("direct"), problem, H100, {"tw": 14}, 1)  # not offered by layers of experience
+    wide = pinned(family("direct"), problem, H100, {"tw": 14})[0]  # not offered by layers of experience
     assert wide["tw"] == 14
     with pytest.raises(ConfigError, match="no parameter 'frob'"):
-        ranked(family("direct"), problem, H100, {"zap": 1, "frob": 1, "sap": 1}, 1)
+        pinned(family("direct"), problem, H100, {"zap": 1, "frob": 1, "sap": 1})
     with pytest.raises(ConfigError, match="bh may not be 999"):
-        ranked(family("direct"), problem, H100, {"bh": 999}, 1)
+        pinned(family("direct"), problem, H100, {"bh": 999})
     with pytest.raises(ConfigError, match="not cover"):
-        ranked(family("gemv"), problem, H100, {"x": 1}, 1)
+        pinned(family("gemv"), problem, H100, {"x": 1})
 
 
 def test_formula_of_im2col() -> None:

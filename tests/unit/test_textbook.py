@@ -46,13 +46,10 @@ def test_every_name_meets_every_architecture() -> None:
 
 
 @pytest.mark.parametrize(("text", "arch"), CASES)
-def test_every_named_config_compiles_without_a_spill(
-    text: str, arch: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_every_named_config_compiles_without_a_spill(text: str, arch: str, own_cache: None) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     from tilewright.runtime.nvrtc import compile_cuda
 
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     problem, device = Problem.parse(text), for_architecture(arch)
     kind = family("textbook")
     for config in {one.config(problem) for one in NAMED.values() if one.fits(problem)}:
@@ -149,13 +146,10 @@ def test_tensor_steps_need_a_matrix_product_and_its_unit() -> None:
 
 
 @pytest.mark.parametrize("name", ["gemm:tensor-naive", "gemm:tensor-tiled"])
-def test_tensor_steps_multiply_on_tensor_cores(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_tensor_steps_multiply_on_tensor_cores(name: str, tmp_path: Path, own_cache: None) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     from sass import instructions
 
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     half = GEMM.with_dtype("f16")
     found = instructions(family("textbook").blueprint(half, H100, find(name, half)), "sm_90", tmp_path)
     assert sum("HMMA.16816.F32" in line for line in found) >= (2 if "naive" in name else 16)

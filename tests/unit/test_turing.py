@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from itertools import islice
-from pathlib import Path
 
 import pytest
 from every_family import taken
@@ -52,10 +51,7 @@ LAYERS = [
     )
 ]
 
-
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def compiles(kind: Family, problem: Problem, config: Config) -> bool:

@@ -65,10 +65,7 @@ def imagined() -> list[tuple[str, str]]:
     )
     return [(str(layer.problem), "") for layer in layers]
 
-
-@pytest.fixture(autouse=True)
-def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def like(problem: Problem, config: Config) -> Hashable:

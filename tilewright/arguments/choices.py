@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
 from tilewright.arguments.layer import as_integer
 from tilewright.errors import ConfigError, ProblemError, StoreError, a_kind, shown
 from tilewright.kernels import family
@@ -14,6 +16,17 @@ from tilewright.store import Store
 if TYPE_CHECKING:
     from tilewright.tuning.budget import Budget
     from tilewright.tuning.events import Progress
+
+
+def as_flag(name: str, value: object) -> bool:
+    """Take True or False, of Python or NumPy: that a text such as "no" is not empty says nothing.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise ConfigError(f"{name}={shown(value)}: must be True or False")
+    return bool(value)
 
 
 def as_problem(problem: Problem | str) -> Problem:

@@ -14,12 +14,13 @@ from tilewright.arrays.use import same_home, typed
 from tilewright.arrays.view import ArrayView
 from tilewright.device import parse_selector
 from tilewright.dtypes import FULL
-from tilewright.errors import ArrayError, ConfigError, ProblemError, shown
+from tilewright.errors import ArrayError, ProblemError, shown
 from tilewright.plans.binding import require_fit
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
 from tilewright.problem.activations import ACTIVATIONS, SHORT, meant
 from tilewright.problem.epilogue import POOLS, Epilogue, Pool, finite
-from tilewright.runtime import Runtime, open_runtime
+from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Runtime
 
 ACTIVATIONS_TAKEN = ", ".join(one.taken for word, one in ACTIVATIONS.items() if word)
 POOLS_TAKEN = 'a Pool, or its word: "maxpool2", "maxpool3u2p1" (window 3, stride 2, pad 1), "avgpool7"'
@@ -44,17 +45,6 @@ def as_integer(value: object) -> int | None:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         return None
-
-
-def as_flag(name: str, value: object) -> bool:
-    """Take True or False, of Python or NumPy: that a text such as "no" is not empty says nothing.
-
-    Raises:
-        ConfigError: it is something else.
-    """
-    if not isinstance(value, (bool, np.bool_)):
-        raise ConfigError(f"{name}={shown(value)}: must be True or False")
-    return bool(value)
 
 
 def _integers(value: object) -> list[int] | None:

@@ -20,7 +20,7 @@ from tilewright.floor import floor_us, peak_tflops
 from tilewright.kernels import family
 from tilewright.measuring.calibrate import outdone
 from tilewright.measuring.rounds import Limits, measure
-from tilewright.peers import Peer, Setting, applicable, release
+from tilewright.peers import Peer, Setting, release
 from tilewright.peers.base import Array
 from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.execution import Plan
@@ -40,13 +40,12 @@ class Bench:
 
     Attributes:
         runtime: the device.
-        peers: whom to compare with.
+        peers: whom to compare with, of those that are made for the device.
         store: where winners are kept.
         tune: tunes a problem before it is measured and returns the seconds taken; None: no tuning.
         deterministic: only kernels of ours that give the same bits each time.
         families: names of our families to choose from; none: all.
         seed: of the inputs.
-        threads: CPU threads of the peers; None: as many as the device has units.
         limits: of the careful measurement.
         progress: is told what is going on within a layer, and the share of it that is done.
     """
@@ -58,14 +57,13 @@ class Bench:
     deterministic: bool = False
     families: tuple[str, ...] = ()
     seed: int = 0
-    threads: int | None = None
     limits: Limits = LIMITS
     progress: Callable[[str, float], None] = lambda text, share: None
 
     @property
     def setting(self) -> Setting:
         """Where and how peers run."""
-        return Setting.of(self.runtime, self.threads or self.runtime.device.units)
+        return Setting.of(self.runtime)
 
     def row(self, layer: Layer) -> BenchRow:
         """Tune, check and measure one layer; whatever cannot run leaves its reason in the row.
@@ -79,8 +77,8 @@ class Bench:
         tune_s, untuned = self._tune(problem)
         self.progress(f"{layer.name}: peers", 0.6)
         truth = true_answer(self.runtime, problem, inputs)
-        setting, peers = self.setting, self._applicable()
-        offers = {peer.name: offered(peer, problem, inputs, truth, setting) for peer in peers}
+        setting = self.setting
+        offers = {peer.name: offered(peer, problem, inputs, truth, setting) for peer in self.peers}
         self.progress(f"{layer.name}: measuring", 0.8)
         ours, bound = self._ours(problem, inputs, truth)
         runs: dict[str, Run] = {OURS: bound.run} if bound else {}
@@ -127,12 +125,6 @@ class Bench:
         """Whether events time our kernels but only the clock times peers: then a whole call counts."""
         return self.runtime.device.backend == "opencl" and self.runtime.unified
 
-    def _applicable(self) -> list[Peer]:
-        """The wanted peers that are made for this kind of device; an OpenCL GPU has none."""
-        if self.runtime.device.backend == "opencl" and not self.runtime.unified:
-            return []
-        return [peer for peer in applicable(self.runtime.device) if peer in self.peers]
-
     def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, BoundRun | None]:
         """Bind and check the plan that a user would get."""
         try:
@@ -162,7 +154,7 @@ class Bench:
             "inputs": "standard normal", "seed": self.seed, "threads": self.setting.threads,
             "tuned": self.tune is not None, "budget": budget,
             "deterministic": self.deterministic, "families": list(self.families),
-            "peers": [peer.name for peer in self._applicable()],
+            "peers": [peer.name for peer in self.peers],
             "limits": {k: v for k, v in asdict(self.limits).items() if v != math.inf},
         }  # fmt: skip
 

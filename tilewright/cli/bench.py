@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tilewright.device import Device
     from tilewright.peers import Peer
     from tilewright.problem.shapes import Layer
-    from tilewright.runtime import Runtime
+    from tilewright.runtime.base import Runtime
     from tilewright.store import Store
 
 Peers = Annotated[
@@ -204,16 +204,8 @@ def _work(session: TuningSession, peers: tuple[Peer, ...], no_tune: bool) -> Ben
         deterministic=session.wanted.deterministic,
         families=session.wanted.families,
         seed=session.wanted.seed,
-        threads=_threads(runtime),
         progress=session.progress.now,
     )
-
-
-def _threads(runtime: Runtime) -> int:
-    """CPU threads of the peers."""
-    from tilewright.runtime.capacity import cores
-
-    return min(runtime.device.units, cores())
 
 
 def _peers(names: str | None, device: Device) -> tuple[Peer, ...]:
@@ -229,7 +221,7 @@ def _peers(names: str | None, device: Device) -> tuple[Peer, ...]:
         raise options.OptionError(
             f"--peers {', '.join(strangers)}: not for {device.name}; its peers are {fit}"
         )
-    return found
+    return tuple(peer for peer in here if peer in found)
 
 
 def _report(bench_run: _BenchRun, files: Mapping[str, Path | None], all_families: bool) -> None:

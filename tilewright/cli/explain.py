@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tilewright.record import Record
     from tilewright.report.explanation import Subject
 
-Given = Config | tuple[str, ...]  # a config, or the families to choose from
-
 
 def explain(
     layer: options.OneProblem,
@@ -59,7 +57,7 @@ def explain(
     emit(tables(found), dict(found), json_file)
 
 
-def _here(problem: Problem, device: str | None, given: Given, deterministic: bool) -> Subject:
+def _here(problem: Problem, device: str | None, given: options.Given, deterministic: bool) -> Subject:
     """The kernel that would run on a device, and what was measured there."""
     runtime = opened.open_device(device)
     config, why = opened.chosen(problem, runtime, deterministic, given)
@@ -67,7 +65,7 @@ def _here(problem: Problem, device: str | None, given: Given, deterministic: boo
     return _subject(problem, runtime.device, config, why, _allowed(history, given, deterministic))
 
 
-def _elsewhere(problem: Problem, arch: str, given: Given, deterministic: bool) -> Subject:
+def _elsewhere(problem: Problem, arch: str, given: options.Given, deterministic: bool) -> Subject:
     """The likeliest winner on a GPU that is not here, and what was measured on its like."""
     from tilewright.device import for_architecture
     from tilewright.dispatch.choices import candidates
@@ -84,7 +82,7 @@ def _elsewhere(problem: Problem, arch: str, given: Given, deterministic: bool) -
     return _subject(problem, device, config, why, _allowed(known, given, deterministic))
 
 
-def _allowed(history: Sequence[Record], given: Given, deterministic: bool) -> list[Record]:
+def _allowed(history: Sequence[Record], given: options.Given, deterministic: bool) -> list[Record]:
     """What was measured of kernels that may be chosen: of all families, unless some are given."""
     from tilewright.kernels import FAMILIES, pick
 

@@ -20,7 +20,6 @@ from tilewright.problem import Problem
 if TYPE_CHECKING:
     from tilewright.export.bundle import Bundle
 
-Given = Config | tuple[str, ...]  # a config, or the families to choose from
 GIVEN = Provenance(Origin.NAMED, verified=False)  # the files may go to people who did not name it
 To = Annotated[
     str, typer.Option("--to", metavar="DIR", help="The folder to write to; it is created if needed.")
@@ -96,7 +95,7 @@ def _clear(folder: Path) -> None:
                 (folder / f"{Path(program['name']).name}.{kind}").unlink(missing_ok=True)
 
 
-def _for_device(problem: Problem, device: str | None, given: Given, deterministic: bool) -> Bundle:
+def _for_device(problem: Problem, device: str | None, given: options.Given, deterministic: bool) -> Bundle:
     from tilewright.export.bundle import bundle
 
     runtime = opened.open_device(device)
@@ -108,7 +107,7 @@ def _for_device(problem: Problem, device: str | None, given: Given, deterministi
     return bundle(problem, runtime.device, config, why.told(problem), runtime.compile)
 
 
-def _for_architecture(problem: Problem, arch: str, given: Given, deterministic: bool) -> Bundle:
+def _for_architecture(problem: Problem, arch: str, given: options.Given, deterministic: bool) -> Bundle:
     """Compile for a GPU that is not here: of the likely winners the first that compiles."""
     from tilewright.device import for_architecture
     from tilewright.dispatch.choices import candidates

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from tilewright.cli import options
 from tilewright.device import parse_selector
 from tilewright.errors import DeviceError, ProblemError, StoreError
 from tilewright.kernels.config import Config
@@ -88,7 +89,7 @@ def make_ready(runtime: Runtime, layers: list[shapes.Layer], command: str) -> No
 
 
 def chosen(
-    problem: Problem, runtime: Runtime, deterministic: bool = False, given: Config | tuple[str, ...] = ()
+    problem: Problem, runtime: Runtime, deterministic: bool = False, given: options.Given = ()
 ) -> tuple[Config, Provenance]:
     """The config that is given, else what a user of the library would run, of given families; and why."""
     if isinstance(given, Config):

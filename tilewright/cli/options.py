@@ -132,6 +132,7 @@ JsonFile = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Write the results as JSON; - prints only that."),
 ]
+Given = Config | tuple[str, ...]  # a config, or the families to choose from
 MAX_LAYERS = 1000
 
 
@@ -180,16 +181,9 @@ def one_of(arch: str | None, device: str | None) -> None:
         raise OptionError("--arch and --device: give only one of them")
 
 
-def config(text: str | None, problem: Problem, deterministic: bool) -> Config | None:
-    """Read --config: its text or its name; None leaves it to the store and the model."""
-    from tilewright.arguments.choices import as_config
-
-    return None if text is None else as_config(text, problem, deterministic)
-
-
 def config_or_families(
     text: str | None, names: str | None, problem: Problem, deterministic: bool
-) -> Config | tuple[str, ...]:
+) -> Given:
     """Read --config and --family, of which one at most may be given.
 
     Raises:
@@ -197,7 +191,11 @@ def config_or_families(
     """
     if text is not None and names is not None:
         raise OptionError(f"--config {text} and --family {names}: give only one of them")
-    return config(text, problem, deterministic) or families(names, "has one kernel; name that by --config")
+    if text is None:
+        return families(names, "has one kernel; name that by --config")
+    from tilewright.arguments.choices import as_config
+
+    return as_config(text, problem, deterministic)
 
 
 def families(text: str | None, untunable: str = "cannot be tuned; leave it out") -> tuple[str, ...]:

@@ -52,12 +52,12 @@ def remark(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
-def emit(tables: Table | list[Table], document: Any, json_file: Path | None, to_stdout: bool = False) -> None:
+def emit(tables: Table | list[Table], document: Any, json_file: Path | None) -> None:
     """Write the JSON document where the user asked for it, and print the tables, though it cannot be written.
 
-    Standard output belongs to one thing: ``to_stdout`` says that a file of the user's choice goes there.
+    Standard output belongs to one of them: a document that goes there stands alone.
     """
-    quiet = to_stdout or outputs.is_stdout(json_file)
+    quiet = outputs.is_stdout(json_file)
     try:
         if json_file is not None:
             outputs.write(json_file, outputs.as_json(document), "--json")

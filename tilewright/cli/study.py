@@ -143,15 +143,13 @@ def _lab(
     runtime: Runtime, store: Store, quick: bool, rounds: int, limit: Limit | None, children: WorkerPool
 ) -> Lab:  # fmt: skip
     from tilewright.dispatch.once import tune_once
-    from tilewright.runtime.capacity import cores
     from tilewright.studies.lab import Lab
     from tilewright.tuning.options import TuneOptions
 
     def tune(problem: Problem, families: tuple[str, ...]) -> None:
         tune_once(problem, runtime, store, TuneOptions(limit, families=families), children=children)
 
-    threads = min(runtime.device.units, cores())
-    return Lab(runtime, store, quick, rounds, threads, tune if limit else None, say=remark)
+    return Lab(runtime, store, quick, rounds, tune if limit else None, say=remark)
 
 
 def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -> None:

@@ -22,7 +22,9 @@ PEERS: tuple[Peer, ...] = (Onednn(), OnnxRuntime(), Cudnn(), PyTorch(), Cublas()
 
 
 def applicable(device: Device) -> tuple[Peer, ...]:
-    """Return the peers that are made for this kind of device, installed or not."""
+    """Return the peers that are made for this kind of device, installed or not; OpenCL's GPUs have none."""
+    if device.backend == "opencl" and device.is_gpu:
+        return ()
     return tuple(peer for peer in PEERS if device.backend in peer.backends)
 
 

@@ -22,6 +22,7 @@ from tilewright.errors import PeerError, count, shortened
 from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.problem.epilogue import Epilogue
 from tilewright.runtime.base import Run, Runtime
+from tilewright.runtime.capacity import cores
 
 Array = NDArray[Any]  # of a problem's dtypes
 _MOST_REASONS = 3  # told of a peer that has no way at all
@@ -52,8 +53,9 @@ class Setting:
     engines: int = 3
 
     @classmethod
-    def of(cls, runtime: Runtime, threads: int) -> Setting:
-        """Return that of a runtime: its device, its stream of the moment, its clock."""
+    def of(cls, runtime: Runtime) -> Setting:
+        """Return that of a runtime: its device, cores, clock, and stream of the moment."""
+        threads = min(runtime.device.units, cores())
         return cls(runtime.device, threads, lambda: runtime.stream, runtime.timed)
 
     def quick_us(self, run: Run, runs: int = 3) -> float:

@@ -1,4 +1,4 @@
-"""Epilogues as PyTorch runs them: arrays to tensors and back, and one operation for each step."""
+"""Epilogues as PyTorch runs them: arrays as tensors, and one operation for each step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.dtypes import numpy_dtype
 from tilewright.peers.base import Array, load, unknown
 from tilewright.problem.epilogue import Epilogue
 
@@ -23,19 +22,6 @@ def to_tensor(array: Array) -> Any:
     if array.dtype.name == "float8_e4m3fn":
         return torch.from_numpy(array.view(np.int8)).view(torch.float8_e4m3fn)
     return torch.from_numpy(array)
-
-
-def to_array(tensor: Any) -> Array:
-    """View a tensor on the host as a NumPy array."""
-    torch = load("torch")
-    if tensor.dtype == torch.bfloat16:
-        bits: Array = tensor.view(torch.int16).numpy()
-        return bits.view(numpy_dtype("bf16"))
-    if tensor.dtype == torch.float8_e4m3fn:
-        eighths: Array = tensor.view(torch.int8).numpy()
-        return eighths.view(numpy_dtype("f8"))
-    array: Array = tensor.numpy()
-    return array
 
 
 def words(epilogue: Epilogue) -> dict[str, str]:

@@ -9,10 +9,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.arrays.use import on_host
 from tilewright.checking.inputs import Inputs
 from tilewright.errors import PeerError
 from tilewright.peers.base import Array, Setting, as_nchw, foreign, load, one_line
-from tilewright.peers.eager import Eager, to_array, to_tensor
+from tilewright.peers.eager import Eager, to_tensor
 from tilewright.problem import Problem
 from tilewright.runtime.base import Run
 
@@ -149,7 +150,8 @@ class _Torch:
 
     def get(self, array: Any) -> Array:
         self.wait()
-        return to_array(array.cpu())
+        host: Array = on_host(array.cpu())
+        return host
 
     def address(self, array: Any) -> int:
         return int(array.data_ptr())

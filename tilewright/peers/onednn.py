@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tilewright.arrays.use import on_host
 from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.errors import count
@@ -37,7 +38,7 @@ from tilewright.peers.base import (
     unwritten,
     wall_us,
 )
-from tilewright.peers.eager import Eager, to_array, to_tensor, told
+from tilewright.peers.eager import Eager, to_tensor, told
 from tilewright.problem import Problem
 from tilewright.runtime.base import Blocking, Run
 
@@ -205,7 +206,7 @@ class _Layer:
 
         def output() -> Array:
             y = last[0].to_dense() if last[0].is_mkldnn else last[0]
-            return as_output(to_array(y), problem)
+            return as_output(on_host(y), problem)
 
         apart = ("" if symmetric(problem) else ", padded apart") + told(problem.epilogue, fused)
         threads = count(self.setting.threads, "thread")

@@ -14,10 +14,10 @@ from tilewright.errors import DeviceError
 from tilewright.kernels.config import Config
 from tilewright.plans.binding import Binding
 from tilewright.plans.execution import Plan
-from tilewright.plans.lanes import Lanes
 from tilewright.plans.packed import Packed, packed_memory
 from tilewright.plans.plan_cache import let_go_oldest, with_room
 from tilewright.plans.provenance import Origin, Provenance
+from tilewright.plans.stream_plans import StreamPlans
 from tilewright.problem import Problem
 from tilewright.runtime import forked, open_runtime
 from tilewright.runtime.base import Memory
@@ -54,7 +54,7 @@ class LayerPlan:
         self._on_cpu = not plan.device.is_cuda
         self._where = f"{plan.device.backend}:{plan.device.index}"
         self._binding = Binding(plan.problem, "cpu" if self._on_cpu else f"cuda:{plan.device.index}")
-        self._lanes = Lanes(plan)
+        self._streams = StreamPlans(plan)
         self._lock = threading.RLock()
 
     @property
@@ -96,7 +96,7 @@ class LayerPlan:
 
         Workspaces, filters that calls have packed, and what arrays that are not aligned have needed.
         """
-        return self._lanes.allocated_bytes
+        return self._streams.allocated_bytes
 
     def __repr__(self) -> str:
         return f"<plan of {self.problem} on {self.device.name}: {self.config}{self.note and '; '}{self.note}>"
@@ -193,12 +193,12 @@ class LayerPlan:
         runtime = self.plan.runtime
         self._refuse_forked()
         with self._lock:
-            lane = self._lanes.of(stream)
+            own = self._streams.of(stream)
             try:
                 memories = {name: runtime.wrap(array) for name, array in arrays.items()}
-                packed = lane.pack(runtime.wrap(in_place(w)), stream) if isinstance(w, ArrayView) else w
+                packed = own.pack(runtime.wrap(in_place(w)), stream) if isinstance(w, ArrayView) else w
                 memories["w"] = packed
-                lane.plan.run(memories, stream)
+                own.plan.run(memories, stream)
                 if self._on_cpu:
                     runtime.synchronize()
                     if not runtime.unified:
@@ -207,7 +207,7 @@ class LayerPlan:
                 if self._on_cpu:
                     settle(runtime)
                 raise
-            grown = lane.has_grown()
+            grown = own.has_grown()
         if grown and not runtime.is_recording(stream):  # a graph may use what is let go
             let_go_oldest(runtime, self.plan)
 

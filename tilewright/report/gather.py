@@ -8,11 +8,12 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tilewright.errors import StoreError
-from tilewright.files import read_json
+from tilewright.fields import read_document
 from tilewright.report.html.bench import bench_section
 from tilewright.report.html.page import page
 from tilewright.report.html.study import study_section
@@ -22,7 +23,6 @@ from tilewright.report.study import part_table, study_markdown
 from tilewright.report.table import Table, markdown, results_table
 from tilewright.studies.document import StudyResult, is_study
 from tilewright.studies.document import parse as parse_study
-from tilewright.studies.study import StudyError
 
 USUAL = ("benchmarks/*/*.json", "benchmarks/*/studies/*.json")
 
@@ -53,15 +53,8 @@ def gather(paths: Sequence[Path]) -> list[Gathered]:
     short = {path: f"{path.parent.name} {path.stem}".strip() for path in paths}
     shared = Counter(short.values())
     for path, name in short.items():
-        try:
-            found.append(of_document(name if shared[name] == 1 else str(path), read_json(path)))
-        except OSError as error:
-            raise StoreError(f"results file {path}: {error.strerror or error}") from None
-        except ValueError:
-            what = "not JSON; want one written by 'bench --json' or 'study --json'"
-            raise StoreError(f"results file {path}: {what}") from None
-        except (StoreError, StudyError) as error:
-            raise StoreError(f"results file {path}: {error}") from None
+        named = partial(of_document, name if shared[name] == 1 else str(path))
+        found.append(read_document(path, named, "results file", "'bench --json' or 'study --json'"))
     return found
 
 
@@ -69,7 +62,7 @@ def of_document(name: str, document: Any) -> Gathered:
     """Turn a document of either kind into values.
 
     Raises:
-        StoreError, StudyError: names what is missing, of the wrong type or no finite number.
+        StoreError: names what is missing, of the wrong type or no finite number.
     """
     results = parse_study(document) if is_study(document) else parse_results(document)
     checked(results.device)

@@ -15,8 +15,7 @@ from typing import Any
 from tilewright.arithmetic import geometric_mean
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.errors import ProblemError, StoreError, shown
-from tilewright.fields import Fields
-from tilewright.files import read_json
+from tilewright.fields import Fields, read_document
 from tilewright.problem import Problem
 
 _ERRORS = ("max_error", "error_bound", "worst")  # of answers of any size, and of wrong ones
@@ -80,16 +79,7 @@ def load(path: Path) -> Results:
     Raises:
         StoreError: the file is missing, no JSON, or no results document (the bad key is named).
     """
-    try:
-        document = read_json(path)
-    except OSError as error:
-        raise StoreError(f"results file {path}: {error.strerror or error}") from None
-    except ValueError:
-        raise StoreError(f"results file {path}: not JSON; want one written by 'bench --json'") from None
-    try:
-        return parse(document)
-    except StoreError as error:
-        raise StoreError(f"results file {path}: {error}") from None
+    return read_document(path, parse, "results file", "'bench --json'")
 
 
 def earlier_results(file: Path | None, device: str, protocol: Mapping[str, Any]) -> Results:

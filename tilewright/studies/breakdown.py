@@ -13,7 +13,7 @@ from tilewright.checking.inputs import Inputs
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import TilewrightError
 from tilewright.plans.execution import Plan
-from tilewright.runtime import Runtime
+from tilewright.runtime.base import Runtime
 from tilewright.studies.lab import Entry, Lab
 from tilewright.studies.published import PublishedTable, table
 from tilewright.studies.study import (

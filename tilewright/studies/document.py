@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.errors import StoreError
-from tilewright.fields import TINY, Fields
-from tilewright.files import read_json
-from tilewright.studies.study import Column, PartResult, StudyError, Value
+from tilewright.fields import TINY, Fields, read_document
+from tilewright.studies.study import Column, PartResult, Value
 
 FORMAT = "tilewright-study"
 MOST = sys.float_info.max
@@ -60,33 +59,26 @@ def load(path: Path) -> StudyResult:
     """Read a results file of a study.
 
     Raises:
-        StudyError: the file cannot be read, or is no result of a study; names what is wrong.
+        StoreError: the file cannot be read, or is no result of a study; names what is wrong.
     """
-    try:
-        return parse(read_json(path))
-    except OSError as error:
-        raise StudyError(f"study file {path}: {error.strerror or error}") from None
-    except ValueError:
-        raise StudyError(f"study file {path}: not JSON; want one written by 'study --json'") from None
-    except StudyError as error:
-        raise StudyError(f"study file {path}: {error}") from None
+    return read_document(path, parse, "study file", "'study --json'")
 
 
 def parse(found: Any) -> StudyResult:
     """Turn a document into values. The parts of an older one are whole, of its own date and commit.
 
     Raises:
-        StudyError: names what is missing or of the wrong type.
+        StoreError: names what is missing or of the wrong type.
     """
     if not is_study(found):
-        raise StudyError(f"not a results document of a study: 'format' must be {FORMAT!r}")
+        raise StoreError(f"not a results document of a study: 'format' must be {FORMAT!r}")
     try:
         f = Fields(found)
         texts = {name: f.string(name) for name in _TEXTS}
         parts = tuple(_part(part, texts["date"], texts["commit"]) for part in f.sections("parts"))
         return StudyResult(**texts, quick=f.boolean("quick"), device=f.section("device").data, parts=parts)
     except StoreError as error:
-        raise StudyError(f"a damaged results document of a study: {error}") from None
+        raise StoreError(f"a damaged results document of a study: {error}") from None
 
 
 def _part(f: Fields, date: str, commit: str) -> PartResult:

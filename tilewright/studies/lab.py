@@ -11,20 +11,23 @@ from tilewright import kernels
 from tilewright.bench.contest import Entered, offered, true_answer
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
-from tilewright.device import parse_selector
+from tilewright.device import Device, parse_selector
 from tilewright.dispatch.dispatch import dispatch
-from tilewright.errors import CompileError, ProblemError, RunError
+from tilewright.errors import CompileError, ConfigError, ProblemError, RunError
 from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
 from tilewright.kernels.named import find
 from tilewright.measuring.rounds import Limits, measure
 from tilewright.peers import PEERS, Peer, Setting, applicable, usual
 from tilewright.plans.execution import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check
-from tilewright.runtime import Runtime, open_runtime
-from tilewright.runtime.base import Run
+from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Run, Runtime
+from tilewright.runtime.capacity import cores
+from tilewright.search.space import Pins
+from tilewright.search.strategies import rank
 from tilewright.store import Store
-from tilewright.studies.pinned import ranked
 from tilewright.studies.study import Step, StudyLayer
 
 MOST_TRIED = 64  # configs of a pinned space that are compiled before it counts as unusable
@@ -57,7 +60,6 @@ class Lab:
     store: Store
     quick: bool = False
     rounds: int = 24
-    threads: int = 1
     tune: Callable[[Problem, tuple[str, ...]], None] | None = None
     tries: int = 4
     say: Callable[[str], None] = lambda text: None
@@ -125,8 +127,8 @@ class Lab:
                 self.tune(problem, names)
             plan = dispatch(problem, runtime, self.store, families=names)
             return [(plan.config, plan.note if plan.why.verified else plan.why.origin.value)]
-        pinned = ranked(kernels.family(step.family), problem, runtime.device, pin, MOST_TRIED)
-        return [(config, "") for config in self._compiling(pinned, runtime, problem)]
+        found = pinned(kernels.family(step.family), problem, runtime.device, pin)
+        return [(config, "") for config in self._compiling(found, runtime, problem)]
 
     def _compiling(self, configs: list[Config], runtime: Runtime, problem: Problem) -> list[Config]:
         """Return the first few that the compiler takes: a space may hold configs that spill."""
@@ -135,7 +137,7 @@ class Lab:
         reasons: list[str] = []
         for start in range(0, len(configs), 2 * wanted):
             batch = configs[start : start + 2 * wanted]
-            for config, reason in zip(batch, _refusals(batch, runtime, problem, self.threads), strict=True):
+            for config, reason in zip(batch, _refusals(batch, runtime, problem), strict=True):
                 found += [] if reason else [config]
                 reasons += [reason] if reason else []
             if len(found) >= wanted:
@@ -169,7 +171,7 @@ class Lab:
         if not found:
             why = "; ".join(one.reason for one in entered if one.reason)
             raise ProblemError(why or f"{name} has no way of that kind")
-        setting = self._setting(runtime)
+        setting = Setting.of(runtime)
         best = min(found, key=lambda c: setting.quick_us(c.run))
         return Entry(problem, runtime, best.run, note=f"{best.peer}: {best.detail}")
 
@@ -178,7 +180,7 @@ class Lab:
         key = (id(runtime), problem, peer.name)
         if key not in self._offers:
             truth = self._truth(problem, runtime)
-            self._offers[key] = offered(peer, problem, self.inputs(problem), truth, self._setting(runtime))
+            self._offers[key] = offered(peer, problem, self.inputs(problem), truth, Setting.of(runtime))
         return self._offers[key]
 
     def _truth(self, problem: Problem, runtime: Runtime) -> Any:
@@ -188,11 +190,19 @@ class Lab:
             self._truths[key] = true_answer(runtime, problem, self.inputs(problem))
         return self._truths[key]
 
-    def _setting(self, runtime: Runtime) -> Setting:
-        return Setting.of(runtime, self.threads)
+
+def pinned(family: Family, problem: Problem, device: Device, pins: Pins) -> list[Config]:
+    """Return the model's best configs of a family with some parameters pinned.
+
+    Raises:
+        ConfigError: the family refuses the layer, has no such parameter or value, or no such config is legal.
+    """
+    if reason := family.refuses(problem, device):
+        raise ConfigError(f"{family.name}: {reason}")
+    return [config for config, _ in rank(problem, device, family, MOST_TRIED, pins=pins)]
 
 
-def _refusals(configs: list[Config], runtime: Runtime, problem: Problem, threads: int) -> list[str]:
+def _refusals(configs: list[Config], runtime: Runtime, problem: Problem) -> list[str]:
     """Compile configs, side by side where the compiler can; return why each was refused, or nothing."""
 
     def refusal(config: Config) -> str:
@@ -206,7 +216,7 @@ def _refusals(configs: list[Config], runtime: Runtime, problem: Problem, threads
 
     if not runtime.device.is_cuda:
         return [refusal(config) for config in configs]
-    pool = ThreadPoolExecutor(threads)
+    pool = ThreadPoolExecutor(cores())
     try:
         return list(pool.map(refusal, configs))
     finally:

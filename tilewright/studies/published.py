@@ -31,9 +31,9 @@ class PublishedTable:
     steps: tuple[str, ...]
     rows: Mapping[str, Mapping[str, str]]
 
-    def published(self, row: str, step: str, layer: str = "") -> Mapping[str, tuple[str, ...]]:
-        """Return one figure as ``Step.published`` has it."""
-        return {layer: (self.rows[row][step],)}
+    def published(self, row: str, step: str) -> Mapping[str, tuple[str, ...]]:
+        """Return one figure as ``Step.published`` has it, of all layers."""
+        return {"": (self.rows[row][step],)}
 
 
 def table(name: str) -> PublishedTable:

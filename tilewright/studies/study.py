@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tilewright.errors import TilewrightError
 from tilewright.problem import Problem
 
-Allowed = int | tuple[int, ...]
+if TYPE_CHECKING:
+    from tilewright.search.space import Pins
+
 Value = float | str | None
 
 FULL_SIZE = "at full size"  # how a quick run marks the source's figures
@@ -21,7 +24,7 @@ _TO_US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6, "min": 6e7}
 
 
 class StudyError(TilewrightError):
-    """There is no such study, or a file is no result of one."""
+    """There is no such study or part, or a file is of another."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,8 @@ class Step:
     what: str = ""
     config: str = ""
     family: str = ""
-    pin: Mapping[str, Allowed] = field(default_factory=dict)
-    cpu_pin: Mapping[str, Allowed] | None = None
+    pin: Pins = field(default_factory=dict)
+    cpu_pin: Pins | None = None
     peer: str = ""
     dtype: str = ""
     on: str = ""

@@ -18,7 +18,8 @@ from tilewright.kernels.untuned import pack
 from tilewright.measuring.rounds import Limits, measure, ranking
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Outcome, Record, Versions
-from tilewright.runtime import Built, Runtime, open_runtime
+from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Built, Runtime
 from tilewright.tuning.protocol import Compiled, Final, Job, Judged, Stage
 
 # A trial's timing is rough: the finalists are measured again.

@@ -12,8 +12,8 @@ from tilewright.runtime.base import Memory
 
 
 @dataclass(eq=False)
-class Lane:
-    """What one stream has of its own.
+class StreamPlan:
+    """What one stream has of its own of a plan.
 
     Attributes:
         plan: the kernel, with the stream's workspace.
@@ -48,26 +48,26 @@ class Lane:
         return self.packed
 
 
-class Lanes:
-    """The lanes of one plan. A stream gets its own at its first call, and has it as long as the plan lives.
-
-    A thread's own default stream has it as long as the thread.
+class StreamPlans:
+    """What the streams of one plan have: each gets its own at its first call, and has it as long as the plan
+    lives; a thread's own default stream as long as the thread.
     """
 
     def __init__(self, plan: Plan) -> None:
         """Give the default stream what was made with the plan."""
         self._plan = plan
-        self.by_stream: dict[StreamKey, Lane] = {DEFAULT: Lane(plan, counted_bytes=plan.allocated_bytes)}
+        first = StreamPlan(plan, counted_bytes=plan.allocated_bytes)
+        self.by_stream: dict[StreamKey, StreamPlan] = {DEFAULT: first}
 
     @property
     def allocated_bytes(self) -> int:
         """Bytes of device memory that all of them hold by now."""
-        lanes = list(self.by_stream.values())
-        packed = sum(lane.packed.nbytes for lane in lanes if lane.packed)
-        return packed + sum(plan.allocated_bytes for plan in {lane.plan for lane in lanes})
+        found = list(self.by_stream.values())
+        packed = sum(one.packed.nbytes for one in found if one.packed)
+        return packed + sum(plan.allocated_bytes for plan in {one.plan for one in found})
 
-    def of(self, stream: int | None) -> Lane:
-        """Return the lane of a stream handle; where streams tell nothing apart, the default stream's.
+    def of(self, stream: int | None) -> StreamPlan:
+        """Return that of a stream handle; where streams tell nothing apart, the default stream's.
 
         Raises:
             CompileError, OutOfMemory, RunError: the stream is new here, and what it needs cannot be made.
@@ -76,12 +76,12 @@ class Lanes:
             return self.by_stream[DEFAULT]
         key = stream_key(stream)
         if key not in self.by_stream:
-            self.by_stream[key] = Lane(self._plan_for(stream))
+            self.by_stream[key] = StreamPlan(self._plan_for(stream))
             tell_of_end(self, key)
-        lane = self.by_stream[key]
-        if stream == PER_THREAD and not lane.recorded:
-            lane.recorded = self._plan.runtime.is_recording(stream)
-        return lane
+        found = self.by_stream[key]
+        if stream == PER_THREAD and not found.recorded:
+            found.recorded = self._plan.runtime.is_recording(stream)
+        return found
 
     def _plan_for(self, stream: int) -> Plan:
         """Return a plan for one more stream, which may be recording a graph already.
@@ -103,9 +103,9 @@ class Lanes:
 
     def let_go(self, key: StreamKey) -> None:
         """Free what the own default stream of a thread had; called when that ends, on it."""
-        lane = self.by_stream.get(key)
-        if lane is not None and not lane.recorded:
+        found = self.by_stream.get(key)
+        if found is not None and not found.recorded:
             with suppress(TilewrightError):  # a device that is broken runs nothing
                 self._plan.runtime.finish(key[0])
             del self.by_stream[key]
-            lane.plan.let_go(key)
+            found.plan.let_go(key)
