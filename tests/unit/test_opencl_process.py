@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -123,6 +126,47 @@ def test_what_pocl_keeps_may_be_cut_short(kind: str, nbytes: int, tmp_path: Path
     for path in files:
         os.truncate(path, nbytes)
     run("", tmp_path)
+
+
+# As ``ld``: says that it is there, takes its time, and links. (No shell: those hear all signals.)
+SLOW_LINKER = """#!{python}
+import os, sys, time
+open({flag!r}, "w").close()
+time.sleep(1)
+os.execv({linker!r}, [{linker!r}, *sys.argv[1:]])
+"""
+
+
+def at_the_linker(tmp_path: Path) -> subprocess.Popen[str]:
+    """A process of a group of its own that computes a layer; its first kernel is being linked."""
+    flag, tools = tmp_path / "links", tmp_path / "tools"
+    tools.mkdir()
+    code = SLOW_LINKER.format(python=sys.executable, linker=shutil.which("ld"), flag=str(flag))
+    (tools / "ld").write_text(code)
+    (tools / "ld").chmod(0o700)
+    paths = os.pathsep.join([str(tools), os.environ["PATH"]])
+    environment = {name: value for name, value in os.environ.items() if name != "POCL_CACHE_DIR"}
+    environment |= {"TILEWRIGHT_CACHE": str(tmp_path / "cache"), "PATH": paths}
+    command, pipe = [sys.executable, "-W", "ignore", "-c", USED], subprocess.PIPE
+    child = subprocess.Popen(command, env=environment, stderr=pipe, text=True, start_new_session=True)
+    end = time.monotonic() + 60
+    while not flag.exists() and child.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
+    return child
+
+
+@pytest.mark.skipif(not shutil.which("ld"), reason="PoCL links by itself, or not at all")
+def test_ctrl_c_while_pocl_links_is_an_interrupt(tmp_path: Path) -> None:
+    """A terminal interrupts the whole group of processes: PoCL aborts if its linker is one of them."""
+    pytest.importorskip("pyopencl")
+    child = at_the_linker(tmp_path)
+    try:
+        os.killpg(child.pid, signal.SIGINT)
+        _, said = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode == -signal.SIGINT, said
+    assert said.endswith("KeyboardInterrupt\n")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
