@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tilewright.runtime import opencl_linker
 from tilewright.runtime.base import Runtime
 
 USED = """
@@ -29,13 +30,13 @@ assert conv(1) == [18.0] * 3
 """
 
 
-def run(code: str, tmp_path: Path, cache: str = "cache") -> None:
-    """Run code after a layer was computed, in a process with a cache of its own."""
+def run(code: str, tmp_path: Path, cache: str = "cache", used: str = USED, **more: str) -> None:
+    """Run code after a layer was computed, in a process with a cache of its own; ``more``: environment."""
     pytest.importorskip("pyopencl")
     environment = {name: value for name, value in os.environ.items() if name != "POCL_CACHE_DIR"}
     environment["TILEWRIGHT_CACHE"] = str(tmp_path / cache)
-    environment["TMPDIR"] = str(tmp_path)
-    command = [sys.executable, "-W", "ignore", "-c", USED + code]
+    environment |= {"TMPDIR": str(tmp_path)} | more
+    command = [sys.executable, "-W", "ignore", "-c", used + code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
@@ -126,6 +127,39 @@ def test_what_pocl_keeps_may_be_cut_short(kind: str, nbytes: int, tmp_path: Path
     for path in files:
         os.truncate(path, nbytes)
     run("", tmp_path)
+
+
+def test_without_a_linker_there_is_an_error_unless_all_is_compiled(tmp_path: Path) -> None:
+    """PoCL would end the process."""
+    refused = """
+import numpy as np
+import tilewright as tw
+x, w = np.ones((1, 2, 5, 5), "f"), np.ones((3, 2, 3, 3), "f")
+try:
+    tw.conv2d(x, w)
+except tw.RunError as error:
+    assert "install a C compiler" in str(error) and "\\n" not in str(error)
+else:
+    raise AssertionError("not refused")
+assert tw.conv2d(x, w, device="numpy").max() == 18
+"""
+    run("", tmp_path, used=refused, PATH=str(tmp_path))
+    run("", tmp_path)
+    run("", tmp_path, PATH=str(tmp_path))
+
+
+def test_where_the_linker_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A linker alone does not do: slim containers have neither, or lack libc6-dev."""
+    (tmp_path / "ld").write_text("")
+    (tmp_path / "ld").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("usr/lib/gcc/x86_64-linux-gnu/12/libgcc.a", "usr/lib64/libc.so"):
+        assert not opencl_linker.all_there(tmp_path)
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("")
+    assert opencl_linker.all_there(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "usr"))
+    assert not opencl_linker.all_there(tmp_path)
 
 
 # As ``ld``: says that it is there, takes its time, and links. (No shell: those hear all signals.)
