@@ -148,6 +148,27 @@ assert tw.conv2d(x, w, device="numpy").max() == 18
     run("", tmp_path, PATH=str(tmp_path))
 
 
+MOUNTED = 'mount -t tmpfs -o noexec none "$0" && exec "$@"'
+
+
+def where_nothing_may_be_run(place: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that finds a folder mounted noexec; it alone sees that."""
+    unshared = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNTED, str(place), *command]
+    environment = {name: value for name, value in os.environ.items() if name != "POCL_CACHE_DIR"}
+    environment["TILEWRIGHT_CACHE"] = str(place / "cache")
+    return subprocess.run(unshared, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_a_cache_where_nothing_may_be_run_is_an_error(tmp_path: Path) -> None:
+    """As on /tmp of a container, which Docker mounts so. PoCL would end the process."""
+    pytest.importorskip("pyopencl")
+    if not shutil.which("unshare") or where_nothing_may_be_run(tmp_path, "true").returncode:
+        pytest.skip("nothing can be mounted here")
+    done = where_nothing_may_be_run(tmp_path, sys.executable, "-W", "ignore", "-c", USED)
+    assert done.returncode == 1
+    assert "RunError: PoCL, which compiles" in done.stderr and f"from {tmp_path}" in done.stderr
+
+
 def test_where_the_linker_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A linker alone does not do: slim containers have neither, or lack libc6-dev."""
     (tmp_path / "ld").write_text("")

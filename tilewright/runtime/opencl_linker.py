@@ -1,4 +1,4 @@
-"""What PoCL links its kernels with: a C compiler's linker and libraries. Without them it ends the process."""
+"""What PoCL needs to link its kernels and to load them; where it is missing, PoCL ends the process."""
 
 from __future__ import annotations
 
@@ -27,20 +27,35 @@ _TRIAL_S = 60.0
 
 
 def require() -> None:
-    """See to it that PoCL can link: where something seems to be missing, by a trial in another process.
+    """See to it that PoCL can load from its cache, and link.
 
-    A cache that holds kernels serves without a linker, for as long as nothing else is needed.
+    Where something seems to be missing, a trial in another process tells. A cache that holds kernels serves
+    without a linker, for as long as nothing else is needed.
 
     Raises:
         RunError: it cannot.
     """
-    if all_there() or any(Path(os.environ.get("POCL_CACHE_DIR", "")).rglob("*.so")):
+    place = Path(os.environ.get("POCL_CACHE_DIR", ""))
+    if _runs_nothing(place):
+        raise RunError(
+            f"PoCL, which compiles for the CPU, cannot load its kernels from {place}: "
+            "the disk is mounted noexec; set TILEWRIGHT_CACHE to a folder on another disk"
+        )
+    if all_there() or any(place.rglob("*.so")):
         return
     if said := _trial():
         raise RunError(
             f"PoCL, which compiles for the CPU, cannot link its kernels ({said}); "
             "install a C compiler (Debian: gcc and libc6-dev), or choose the device numpy, slow as it is"
         )
+
+
+def _runs_nothing(place: Path) -> bool:
+    """Whether a folder, which may have to be made, is where no program may be run."""
+    there = next((one for one in (place, *place.parents) if one.exists()), None)
+    if there is None or not hasattr(os, "ST_NOEXEC"):
+        return False
+    return bool(os.statvfs(there).f_flag & os.ST_NOEXEC)
 
 
 def all_there(root: Path = Path("/")) -> bool:
