@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tilewright.runtime import opencl_linker
 from tilewright.runtime.base import Runtime
 
 USED = """
@@ -26,13 +30,13 @@ assert conv(1) == [18.0] * 3
 """
 
 
-def run(code: str, tmp_path: Path, cache: str = "cache") -> None:
-    """Run code after a layer was computed, in a process with a cache of its own."""
+def run(code: str, tmp_path: Path, cache: str = "cache", used: str = USED, **more: str) -> None:
+    """Run code after a layer was computed, in a process with a cache of its own; ``more``: environment."""
     pytest.importorskip("pyopencl")
     environment = {name: value for name, value in os.environ.items() if name != "POCL_CACHE_DIR"}
     environment["TILEWRIGHT_CACHE"] = str(tmp_path / cache)
-    environment["TMPDIR"] = str(tmp_path)
-    command = [sys.executable, "-W", "ignore", "-c", USED + code]
+    environment |= {"TMPDIR": str(tmp_path)} | more
+    command = [sys.executable, "-W", "ignore", "-c", used + code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
@@ -123,6 +127,101 @@ def test_what_pocl_keeps_may_be_cut_short(kind: str, nbytes: int, tmp_path: Path
     for path in files:
         os.truncate(path, nbytes)
     run("", tmp_path)
+
+
+def test_without_a_linker_there_is_an_error_unless_all_is_compiled(tmp_path: Path) -> None:
+    """PoCL would end the process."""
+    refused = """
+import numpy as np
+import tilewright as tw
+x, w = np.ones((1, 2, 5, 5), "f"), np.ones((3, 2, 3, 3), "f")
+try:
+    tw.conv2d(x, w)
+except tw.RunError as error:
+    assert "install a C compiler" in str(error) and "\\n" not in str(error)
+else:
+    raise AssertionError("not refused")
+assert tw.conv2d(x, w, device="numpy").max() == 18
+"""
+    run("", tmp_path, used=refused, PATH=str(tmp_path))
+    run("", tmp_path)
+    run("", tmp_path, PATH=str(tmp_path))
+
+
+MOUNTED = 'mount -t tmpfs -o noexec none "$0" && exec "$@"'
+
+
+def where_nothing_may_be_run(place: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that finds a folder mounted noexec; it alone sees that."""
+    unshared = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNTED, str(place), *command]
+    environment = {name: value for name, value in os.environ.items() if name != "POCL_CACHE_DIR"}
+    environment["TILEWRIGHT_CACHE"] = str(place / "cache")
+    return subprocess.run(unshared, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_a_cache_where_nothing_may_be_run_is_an_error(tmp_path: Path) -> None:
+    """As on /tmp of a container, which Docker mounts so. PoCL would end the process."""
+    pytest.importorskip("pyopencl")
+    if not shutil.which("unshare") or where_nothing_may_be_run(tmp_path, "true").returncode:
+        pytest.skip("nothing can be mounted here")
+    done = where_nothing_may_be_run(tmp_path, sys.executable, "-W", "ignore", "-c", USED)
+    assert done.returncode == 1
+    assert "RunError: PoCL, which compiles" in done.stderr and f"from {tmp_path}" in done.stderr
+
+
+def test_where_the_linker_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A linker alone does not do: slim containers have neither, or lack libc6-dev."""
+    (tmp_path / "ld").write_text("")
+    (tmp_path / "ld").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("usr/lib/gcc/x86_64-linux-gnu/12/libgcc.a", "usr/lib64/libc.so"):
+        assert not opencl_linker.all_there(tmp_path)
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("")
+    assert opencl_linker.all_there(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "usr"))
+    assert not opencl_linker.all_there(tmp_path)
+
+
+# As ``ld``: says that it is there, takes its time, and links. (No shell: those hear all signals.)
+SLOW_LINKER = """#!{python}
+import os, sys, time
+open({flag!r}, "w").close()
+time.sleep(1)
+os.execv({linker!r}, [{linker!r}, *sys.argv[1:]])
+"""
+
+
+def at_the_linker(tmp_path: Path) -> subprocess.Popen[str]:
+    """A process of a group of its own that computes a layer; its first kernel is being linked."""
+    flag, tools = tmp_path / "links", tmp_path / "tools"
+    tools.mkdir()
+    code = SLOW_LINKER.format(python=sys.executable, linker=shutil.which("ld"), flag=str(flag))
+    (tools / "ld").write_text(code)
+    (tools / "ld").chmod(0o700)
+    paths = os.pathsep.join([str(tools), os.environ["PATH"]])
+    environment = {name: value for name, value in os.environ.items() if name != "POCL_CACHE_DIR"}
+    environment |= {"TILEWRIGHT_CACHE": str(tmp_path / "cache"), "PATH": paths}
+    command, pipe = [sys.executable, "-W", "ignore", "-c", USED], subprocess.PIPE
+    child = subprocess.Popen(command, env=environment, stderr=pipe, text=True, start_new_session=True)
+    end = time.monotonic() + 60
+    while not flag.exists() and child.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
+    return child
+
+
+@pytest.mark.skipif(not shutil.which("ld"), reason="PoCL links by itself, or not at all")
+def test_ctrl_c_while_pocl_links_is_an_interrupt(tmp_path: Path) -> None:
+    """A terminal interrupts the whole group of processes: PoCL aborts if its linker is one of them."""
+    pytest.importorskip("pyopencl")
+    child = at_the_linker(tmp_path)
+    try:
+        os.killpg(child.pid, signal.SIGINT)
+        _, said = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode == -signal.SIGINT, said
+    assert said.endswith("KeyboardInterrupt\n")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -15,7 +15,7 @@ import numpy as np
 from tilewright.errors import CompileError, DeviceError, OutOfMemory, first_error
 from tilewright.kernels.blueprint import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.kernels.source import full_source
-from tilewright.runtime import cache, forked, opencl_cache, rates
+from tilewright.runtime import cache, forked, opencl_cache, opencl_linker, rates
 from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Resources
 from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.opencl_builtins import quick
@@ -55,6 +55,8 @@ class OpenclRuntime:
         self._events: list[Any] = []  # of the run that is being timed
         self._program = lru_cache(maxsize=_KEPT)(self._build_program)
         self._pocl = self._device.platform.name == "Portable Computing Language"
+        if self._pocl:
+            opencl_linker.require()
         self.quick = self._pocl  # until one needs the header
         self.compiler = f"{self._device.platform.version} {self._device.driver_version}".strip()
         self.device = rates.calibrated(facts(self._device, index, self.unified))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tilewright.errors import DeviceError, how_to_get
@@ -42,11 +45,12 @@ def devices() -> list[Any]:
     found: list[Any] = []
     failed: Exception | None = None
     try:
-        for platform in cl.get_platforms():
-            try:
-                found += platform.get_devices()
-            except cl.Error as error:  # a driver that is broken is no reason to do without the others
-                failed = error
+        with _deaf_threads():
+            for platform in cl.get_platforms():
+                try:
+                    found += platform.get_devices()
+                except cl.Error as error:  # a driver that is broken is no reason to do without the others
+                    failed = error
     except cl.Error as error:
         failed = error
     if failed is not None and not found:
@@ -54,3 +58,19 @@ def devices() -> list[Any]:
             f"no OpenCL driver: {failed}; {how_to_get('opencl')}, or install your vendor's"
         ) from failed
     return sorted(found, key=lambda d: not d.type & cl.device_type.CPU)
+
+
+@contextmanager
+def _deaf_threads() -> Iterator[None]:
+    """Have threads that begin here, and what they start, hear no Ctrl-C: that is for the main thread.
+
+    PoCL's threads start a linker for each kernel. A terminal stops it with us, and PoCL then aborts.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
