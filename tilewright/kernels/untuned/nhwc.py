@@ -70,7 +70,7 @@ def copy_as_is(nbytes: int) -> Launch:
 
 
 def copy_defines_as_is(nbytes: int, size: int) -> dict[str, int]:
-    """Return the defines for that: pixels in a row, a chunk each, of numbers of 2 bytes; of 1 where x has 1."""
+    """Return the defines for that: pixels in a row, a chunk each, of numbers of 2 bytes; of 1 as x has."""
     kind = "i8" if size == 1 else "f16"
     return dict(
         THREAD_PIXELS=1, CHUNKS_WIDE=2, X_ALIGNED=0, DTYPE=DTYPES.index(kind), N=1, H=1, W=nbytes // 16,
