@@ -1,5 +1,8 @@
-"""Which configs may run a problem, best first: the stored winner, one from elsewhere (``why.FROM_ELSEWHERE``)
-once verified, the model's best legal configs, the reference. Each comes with why it is tried."""
+"""Which configs may run a problem, best first, each with why it is tried.
+
+The stored winner; one from elsewhere (``provenance.FROM_ELSEWHERE``) once verified; the model's best legal
+configs; the reference.
+"""
 
 from __future__ import annotations
 
