@@ -26,7 +26,7 @@ from tilewright.kernels.hopper.finish import BY_TILE, MET, OWN, run
 from tilewright.kernels.hopper.layout import layout
 from tilewright.kernels.hopper.raster import Line, image_of, lines, patch_of
 from tilewright.kernels.hopper.sum import leads, leap
-from tilewright.kernels.hopper.tile import registers_at_most, sizes
+from tilewright.kernels.hopper.tile import registers_at_most, tiling_of
 from tilewright.kernels.source import full_source
 from tilewright.kernels.untuned import pack
 from tilewright.kernels.untuned.nhwc import each, tap_chunks
@@ -230,7 +230,7 @@ def test_a_step_of_f8_is_promoted_after_four_products() -> None:
 def test_accurate_is_promoted_after_each_product_and_has_twice_the_bytes() -> None:
     accurate, tf32 = (R12.with_dtype(kind) for kind in ("accurate", "tf32"))
     assert HOPPER.chain(accurate, H100, _config()) == 18 * 4 + 8 + 1
-    once, twice = (sizes(problem, H100, _config().values) for problem in (tf32, accurate))
+    once, twice = (tiling_of(problem, H100, _config().values) for problem in (tf32, accurate))
     assert (twice.w_bytes, twice.x_bytes, twice.steps) == (2 * once.w_bytes, 2 * once.x_bytes, once.steps)
     assert HOPPER.blueprint(accurate, H100, _config()).packed_bytes == 2 * tf32.w_bytes
 
@@ -238,7 +238,7 @@ def test_accurate_is_promoted_after_each_product_and_has_twice_the_bytes() -> No
 def test_halves_take_half_the_bytes_of_two_of_tf32_and_half_the_products() -> None:
     """Promoted after every second; behind the packed filter stands what a fallback needs."""
     accurate, halves = R12.with_dtype("accurate"), dict(x=3, pieces=1, stages=4, xs=2, sc=4)
-    three, two = (sizes(accurate, H100, BASE | halves | dict(x=x)) for x in (1, 3))
+    three, two = (tiling_of(accurate, H100, BASE | halves | dict(x=x)) for x in (1, 3))
     assert (two.w_bytes, two.x_bytes, 2 * two.steps) == (three.w_bytes, three.x_bytes, three.steps)
     assert two.image is not None and two.image.dtype == "UINT16" and two.image.channels == 2 * 512
     assert HOPPER.chain(accurate, H100, _config(**halves)) == 64 + 72  # the fallback's; else 18 * 2 + 4 + 1
@@ -408,8 +408,9 @@ def test_the_longest_share_is_counted(text: str) -> None:
     problem, rng = Problem.parse(text), random.Random(text)
     space = Space(HOPPER, problem, H100)
     for config in (space.sample(rng) for _ in range(60)):
-        sz, batch, shares = sizes(problem, H100, config.values), config["batch"], config["sc"] * config["sg"]
-        first = [share * (sz.steps // batch) // shares * batch for share in range(shares + 1)]
+        tiling, batch = tiling_of(problem, H100, config.values), config["batch"]
+        shares = config["sc"] * config["sg"]
+        first = [share * (tiling.steps // batch) // shares * batch for share in range(shares + 1)]
         longest = max(end - start for start, end in itertools.pairwise(first))
         assert HOPPER.work(problem, H100, config).steps == longest
         assert HOPPER.chain(problem, H100, config) >= longest + shares
@@ -492,7 +493,7 @@ def test_where_threads_copy_the_input() -> None:
 
 
 def test_a_warp_beside_those_that_multiply_where_the_copy_engine_copies() -> None:
-    threads = {pieces: sizes(R12, H100, BASE | dict(pieces=pieces)).threads for pieces in (0, 1)}
+    threads = {pieces: tiling_of(R12, H100, BASE | dict(pieces=pieces)).threads for pieces in (0, 1)}
     assert threads == {0: 256, 1: 160}
     assert registers_at_most(256, 1, 65536) == 255 and registers_at_most(288, 2, 65536) == 96  # 5 warps of 20
     launch = HOPPER.blueprint(R12, H100, _config(pieces=1)).launches[0]
@@ -503,7 +504,7 @@ def test_a_warp_beside_those_that_multiply_where_the_copy_engine_copies() -> Non
 def test_patches_of_1x1_filters_have_the_buffers_of_their_filters() -> None:
     r3 = Problem.parse("n1c512h56w56k64r1s1-f16-nhwc")
     values = [BASE | dict(pieces=1, sc=1, stages=3, batch=batch) for batch in (1, 2)]
-    alone, joint = (sizes(r3, H100, one) for one in values)
+    alone, joint = (tiling_of(r3, H100, one) for one in values)
     assert [layout(r3, one, stays=False).x_stages for one in values] == [3, 6]
     assert joint.shared_bytes - alone.shared_bytes == 3 * (alone.w_bytes + alone.x_bytes)
     with pytest.raises(ConfigError, match="'joint'"):
@@ -534,9 +535,9 @@ def test_where_blocks_stay(text: str, change: dict[str, int], stays: bool) -> No
     config = Config.make("hopper", BASE | base | change)
     HOPPER.check(problem, H100, config)
     found = HOPPER.blueprint(problem, H100, config)
-    sz = sizes(problem, H100, config.values)
-    assert (sz.stays, dict(found.defines)["STAYS"]) == (stays, int(stays))
-    assert found.launches[0].grid[0] == (2 * H100.units if stays else sz.blocks)
+    tiling = tiling_of(problem, H100, config.values)
+    assert (tiling.stays, dict(found.defines)["STAYS"]) == (stays, int(stays))
+    assert found.launches[0].grid[0] == (2 * H100.units if stays else tiling.blocks)
     assert not dict(HOPPER.blueprint(problem, H100, config, aligned=False).defines)["STAYS"]
     if stays:
         for program in found.programs:  # what spills is an error
@@ -548,13 +549,13 @@ def test_where_blocks_stay_is_a_matter_of_the_device() -> None:
     problem = Problem.parse(STAYING.replace("n32", "n9"))
     config = _config(wm=2, wn=1, bn=96, mb=2, chunks=8, pieces=1, stages=3, sc=1)
     less = dataclasses.replace(H100, units=44)
-    assert [sizes(problem, device, config.values).stays for device in (H100, less)] == [False, True]
+    assert [tiling_of(problem, device, config.values).stays for device in (H100, less)] == [False, True]
     assert HOPPER.blueprint(problem, less, config).launches[0].grid[0] == 2 * 44
     HOPPER.check(problem, less, config)
     with pytest.raises(ConfigError, match="'stages'"):
         HOPPER.check(problem, H100, config)
     more = dataclasses.replace(less, shared_per_unit=3 * H100.shared_per_unit, regs_per_unit=1 << 17)
-    assert not sizes(problem, more, config.values).stays, "there is room for a third block"
+    assert not tiling_of(problem, more, config.values).stays, "there is room for a third block"
 
 
 @pytest.mark.parametrize("change", [
@@ -605,10 +606,11 @@ def test_the_model_hides_the_first_data_of_tiles_that_follow() -> None:
 
 
 def test_sizes() -> None:
-    sz = sizes(R12, H100, BASE)
-    assert (sz.lines * sz.line, sz.steps, sz.k_tiles, sz.px_tiles, sz.blocks) == (80, 72, 8, 1, 64)
-    assert (sz.w_bytes, sz.x_bytes) == (8192, (80 * 16 + 16) * 8)
-    assert sz.shared_bytes == 9 * 8192 + 10368 + 320 + 224 + 8 * (4 * 64 * 8) + 16 * 10 + 16 + 1024
+    tiling = tiling_of(R12, H100, BASE)
+    assert (tiling.lines * tiling.line, tiling.steps) == (80, 72)
+    assert (tiling.k_tiles, tiling.px_tiles, tiling.blocks) == (8, 1, 64)
+    assert (tiling.w_bytes, tiling.x_bytes) == (8192, (80 * 16 + 16) * 8)
+    assert tiling.shared_bytes == 9 * 8192 + 10368 + 320 + 224 + 8 * (4 * 64 * 8) + 16 * 10 + 16 + 1024
     blueprint = HOPPER.blueprint(R12, H100, _config())
     assert blueprint.specific and blueprint.launches[0].cluster == 8
     assert blueprint.packed_bytes == R12.w_bytes
@@ -647,7 +649,7 @@ def test_places_in_shared_memory_follow_one_another(text: str) -> None:
 def test_a_rectangle_copies_no_places_between_its_lines() -> None:
     y2 = Problem.parse("n1c32h272w272k64r3s3p1-f16-nhwc")
     common = BASE | dict(chunks=4, pieces=1, bn=96, wn=2, sc=1, stages=2)
-    run, tall = sizes(y2, H100, common), sizes(y2, H100, common | dict(tall=1))
+    run, tall = tiling_of(y2, H100, common), tiling_of(y2, H100, common | dict(tall=1))
     assert (run.lines, run.line, run.px_tiles) == (1, 744, 387)
     assert (tall.lines, tall.line) == (4, 104) and tall.x_bytes * 7 == run.x_bytes * 4 - 64 * 64
     assert (tall.p_tiles, tall.q_tiles, tall.px_tiles) == (136, 3, 408)

@@ -30,9 +30,9 @@ from tilewright.kernels.hopper.tile import (
     TURNING,
     registers,
     registers_at_most,
-    sizes,
     threads,
     tiles_ahead,
+    tiling_of,
 )
 from tilewright.kernels.limits import fits_shared
 from tilewright.kernels.split_k import COMBINE_NONE
@@ -95,7 +95,7 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     # An input that is not aligned is copied first, of accurate in parts, and then by the copy engine.
     apart = (cf["x"] == AS_IS and parts_of(problem) == 2) or turns_runs(problem, cf["x"])
     reads = (cf["x"], COPIED) if apart else (cf["x"],)
-    block = max(sizes(problem, device, whole | dict(x=x)).shared_bytes for x in reads)
+    block = max(tiling_of(problem, device, whole | dict(x=x)).shared_bytes for x in reads)
     return fits_shared(device, block, cf["mb"], declared=DECLARED)
 
 
@@ -103,7 +103,7 @@ def _rows_fit(problem: Problem, device: Device, cf: Values) -> bool:
     """Say whether rows of a residual fit beside the buffers, where they are copied there."""
     if not brings_residual(problem, cf):
         return True
-    return fits_shared(device, sizes(problem, device, cf).shared_bytes, cf["mb"], declared=DECLARED)
+    return fits_shared(device, tiling_of(problem, device, cf).shared_bytes, cf["mb"], declared=DECLARED)
 
 
 def _joint(pr: Problem, cf: Values) -> bool:

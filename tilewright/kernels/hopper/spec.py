@@ -59,11 +59,17 @@ from tilewright.kernels.hopper.sum import (
     turns_runs,
     ways,
 )
-from tilewright.kernels.hopper.tile import Sizes, k_group, registers, registers_at_most, sizes
+from tilewright.kernels.hopper.tile import HopperTiling, k_group, registers, registers_at_most, tiling_of
 from tilewright.kernels.hopper.work import work_of
 from tilewright.kernels.products import PLAIN
 from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import SUM_THREADS, combine_param, operands, reduction_buffers, second_pass
+from tilewright.kernels.split_k import (
+    combine_param,
+    operands,
+    reduction_buffers,
+    second_pass,
+    share_defines,
+)
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, image_defines, layer_defines, up_to
 from tilewright.kernels.untuned import IN_ORDER, PAIRS
 from tilewright.kernels.untuned.nhwc import (
@@ -187,13 +193,13 @@ class Hopper(Family):
 def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Blueprint:
     if not aligned and (cf["x"] == AS_IS or turns_runs(pr, cf["x"])):
         cf = cf | dict(x=COPIED)  # to a buffer that is
-    sz = sizes(pr, device, cf)
+    tiling = tiling_of(pr, device, cf)
     who = finish(pr, cf, aligned) if device.is_cuda else BY_TILE
-    blocks = min(sz.blocks, cf["mb"] * device.units) if sz.stays and who == OWN else sz.blocks
-    launches, workspace = _launches(pr, sz, cf, blocks, device.units, aligned)
-    stays = blocks < sz.blocks
-    early = sz.image is not None and blocks <= device.units
-    defines = _defines(pr, sz, cf, aligned, device) | dict(FINISH=who, STAYS=int(stays), EARLY=int(early))
+    blocks = min(tiling.blocks, cf["mb"] * device.units) if tiling.stays and who == OWN else tiling.blocks
+    launches, workspace = _launches(pr, tiling, cf, blocks, device.units, aligned)
+    stays = blocks < tiling.blocks
+    early = tiling.image is not None and blocks <= device.units
+    defines = _defines(pr, tiling, cf, aligned, device) | dict(FINISH=who, STAYS=int(stays), EARLY=int(early))
     defines |= dict(
         STORES=stores(pr, cf), PAIRED=int(paired(pr, cf)), OUT_BYTES=out_bytes(pr, cf)
     )
@@ -201,21 +207,21 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Bluepr
     defines |= layout(pr, cf, stays, who).defines()
     parts: tuple[Blueprint, ...] = ()
     if cf["x"] == COPIED:
-        moved = copy_defines(pr, held(pr, cf), sz.x_parts, aligned) | _products(pr, cf, "COPIED_AS")
+        moved = copy_defines(pr, held(pr, cf), tiling.x_parts, aligned) | _products(pr, cf, "COPIED_AS")
         parts = (copier(moved),)
     elif cf["x"] in ANEW and not aligned:
         parts = (copier(copy_defines_as_is(pr.x_bytes, DTYPE_BYTES[pr.dtype])),)
     elif cf["x"] == HALVED:
-        layer = image_defines(pr, sz.view) | {name: defines[name] for name in ("DTYPE", "OFFSET64")}
-        layer |= dict(N=sz.view.n) | layer_defines(pr, sz.view)
-        last = fallback.program(layer, pr, sz.k_tiles * sz.kb, _tiles_bytes(pr, sz))
+        layer = image_defines(pr, tiling.view) | {name: defines[name] for name in ("DTYPE", "OFFSET64")}
+        layer |= dict(N=tiling.view.n) | layer_defines(pr, tiling.view)
+        last = fallback.program(layer, pr, tiling.k_tiles * tiling.kb, _tiles_bytes(pr, tiling))
         parts = (*halves.programs(pr, held(pr, cf)), last)
     return Blueprint(
         source="hopper.cu", defines=tuple(defines.items()), launches=launches,
-        packed_bytes=_packed_bytes(pr, sz, cf),
+        packed_bytes=_packed_bytes(pr, tiling, cf),
         pack=(
-            ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", sz.kb), ("PACK_STEPS", sz.steps),
-            ("PACK_C", _run_channels(pr, cf, sz)),
+            ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", tiling.kb), ("PACK_STEPS", tiling.steps),
+            ("PACK_C", _run_channels(pr, cf, tiling)),
             ("PACK_ORDER", PAIRS if paired(pr, cf) else IN_ORDER),
             ("PACK_APART", int(cf["pieces"] != SWIZZLED)),
             *_products(pr, cf, "PACK_PRODUCTS").items(), *((("PACK_PARTS", 2),) if parts_of(pr) == 2 else ()),
@@ -226,11 +232,11 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Bluepr
     )  # fmt: skip
 
 
-def _run_channels(pr: Problem, cf: Values, sz: Sizes) -> int:
+def _run_channels(pr: Problem, cf: Values, tiling: HopperTiling) -> int:
     """Channels of a tap that are neighbours in the sum: of a step; where planes begin anywhere, of a lead."""
     if cf["x"] == GATHERED:
         return pr.cg
-    return cf["chunks"] * numbers(pr, cf["x"]) * (sz.steps // leads(pr) if skewed(pr, cf["x"]) else 1)
+    return cf["chunks"] * numbers(pr, cf["x"]) * (tiling.steps // leads(pr) if skewed(pr, cf["x"]) else 1)
 
 
 def _pack_leads(pr: Problem, cf: Values) -> tuple[tuple[str, int], ...]:
@@ -252,38 +258,38 @@ def _products(pr: Problem, cf: Values, name: str) -> Values:
     return {name: found} if found != PLAIN else {}
 
 
-def _tiles_bytes(pr: Problem, sz: Sizes) -> int:
-    return pr.groups * sz.k_tiles * sz.steps * sz.w_bytes
+def _tiles_bytes(pr: Problem, tiling: HopperTiling) -> int:
+    return pr.groups * tiling.k_tiles * tiling.steps * tiling.w_bytes
 
 
-def _packed_bytes(pr: Problem, sz: Sizes, cf: Values) -> int:
+def _packed_bytes(pr: Problem, tiling: HopperTiling, cf: Values) -> int:
     """All tiles; of halves then how far each row was moved, and what a fallback needs."""
-    beside = fallback.beside_bytes(pr, sz.k_tiles * sz.kb) if cf["x"] == HALVED else 0
-    return _tiles_bytes(pr, sz) + beside
+    beside = fallback.beside_bytes(pr, tiling.k_tiles * tiling.kb) if cf["x"] == HALVED else 0
+    return _tiles_bytes(pr, tiling) + beside
 
 
 def _launches(
-    pr: Problem, sz: Sizes, cf: Values, blocks: int, units: int, aligned: bool
+    pr: Problem, tiling: HopperTiling, cf: Values, blocks: int, units: int, aligned: bool
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine, moved, scale = cf["combine"], cf["x"] in ANEW and not aligned, scale_operand(pr)
     copied = cf["x"] in COPIES or moved
-    tiles = pr.groups * sz.k_tiles * sz.px_tiles
+    tiles = pr.groups * tiling.k_tiles * tiling.px_tiles
     main = Launch(
-        "hopper", (blocks, 1, 1), (sz.threads, 1, 1),
+        "hopper", (blocks, 1, 1), (tiling.threads, 1, 1),
         (*operands(combine, "copied" if copied else "x"), "partial", "arrived",
          *((halves.MOVED,) if cf["x"] == HALVED else ()), *scale),
-        shared_bytes=sz.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied,
-        image=sz.image or raw_of(pr, cf),
+        shared_bytes=tiling.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied,
+        image=tiling.image or raw_of(pr, cf),
     )  # fmt: skip
     launches = (main, *second_pass(pr, combine))
-    workspace = reduction_buffers(pr, cf, cf["sg"] * tiles * sz.kb * sz.nb, tiles)
+    workspace = reduction_buffers(pr, cf, cf["sg"] * tiles * tiling.kb * tiling.nb, tiles)
     if not copied:
         return launches, workspace
     if moved:
         return (copy_as_is(pr.x_bytes), *launches), (*workspace, Buffer("copied", pr.x_bytes))
     chunks = held(pr, cf)
     if cf["x"] == COPIED:
-        copies = Buffer("copied", copied_bytes(pr, chunks, sz.x_parts))
+        copies = Buffer("copied", copied_bytes(pr, chunks, tiling.x_parts))
         return (copy(pr, chunks), *launches), (*workspace, copies)
     last = fallback.launch(pr, units, halves.MOVED)  # it writes over what the others have made of y
     return (*halves.launches(pr, chunks), *launches, last), (*workspace, *halves.workspace(pr, chunks))
@@ -297,28 +303,24 @@ def _lead_defines(pr: Problem, cf: Values) -> Values:
     return dict(LEADS=leads(pr), LEAP=leap(pr), STRETCH=stretch.places, USED=stretch.used)
 
 
-def _defines(pr: Problem, sz: Sizes, cf: Values, aligned: bool, device: Device) -> Values:
-    tiles = pr.groups * sz.k_tiles * sz.px_tiles
-    sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiles * sz.kb * sz.nb)
-    copied = copied_bytes(pr, held(pr, cf), sz.x_parts)
-    most_bytes = max(copied, pr.x_bytes, sums_bytes, _packed_bytes(pr, sz, cf))
-    view = sz.view
+def _defines(pr: Problem, tiling: HopperTiling, cf: Values, aligned: bool, device: Device) -> Values:
+    tiles = pr.groups * tiling.k_tiles * tiling.px_tiles
+    sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiles * tiling.kb * tiling.nb)
+    copied = copied_bytes(pr, held(pr, cf), tiling.x_parts)
+    most_bytes = max(copied, pr.x_bytes, sums_bytes, _packed_bytes(pr, tiling, cf))
+    view = tiling.view
     kind, spans = products(pr, cf["x"]), spans_of(pr, cf["bn"]) if cf["x"] == PLANES else None
-    divides = cf["tall"] or (sz.rows.extent, sz.columns.extent) != (view.p, view.q)  # to find a pixel
-    room = registers_at_most(sz.threads, cf["mb"], device.regs_per_unit) - registers(pr, cf)
-    return image_defines(pr, view) | _products(pr, cf, "PRODUCTS") | dict(
+    divides = cf["tall"] or (tiling.rows.extent, tiling.columns.extent) != (view.p, view.q)  # to find a pixel
+    room = registers_at_most(tiling.threads, cf["mb"], device.regs_per_unit) - registers(pr, cf)
+    return image_defines(pr, view) | _products(pr, cf, "PRODUCTS") | tiling.defines() | dict(
         PROMOTED=PROMOTED.get(kind, 0),
         DTYPE=DTYPES.index(pr.portable.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"],
-        WN=cf["wn"], CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED),
-        MAPPED=int(sz.image is not None),
-        BATCH=cf["batch"], STAGES=cf["stages"], JOINT=int(joint(pr, cf["x"], sz.image)), MIN_BLOCKS=cf["mb"],
-        COPIES=cf["cm"], SC=cf["sc"], SG=cf["sg"], CLUSTER=cf["sc"] * cf["cm"], COMBINE=cf["combine"],
-        WR=sz.columns.extent, HR=sz.rows.extent, TALL=cf["tall"], LINES=sz.lines, LINE=sz.line,
-        SPAN=spans.outputs if spans else 0, **_lead_defines(pr, cf),
-        PHASES_H=sz.rows.phases, PHASES_W=sz.columns.phases, CC=held(pr, cf), STEPS=sz.steps,
-        K_TILES=sz.k_tiles, K_GROUP=k_group(device, sz), PX_TILES=sz.px_tiles,
-        P_TILES=sz.p_tiles, Q_TILES=sz.q_tiles, CS=1, K_FASTEST=1,
-        N=view.n, **layer_defines(pr, view), X_WAY=cf["x"], RUN_OUT=run(pr, cf),
-        Y_VECTOR=int(aligned), SUM_THREADS=SUM_THREADS, SHARED_BYTES=sz.shared_bytes,
+        WN=cf["wn"], CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), TALL=cf["tall"],
+        BATCH=cf["batch"], STAGES=cf["stages"], JOINT=int(joint(pr, cf["x"], tiling.image)),
+        MIN_BLOCKS=cf["mb"], COPIES=cf["cm"], CLUSTER=cf["sc"] * cf["cm"],
+        **share_defines(cf["combine"], cf["sc"], cf["sg"]),
+        SPAN=spans.outputs if spans else 0, **_lead_defines(pr, cf), CC=held(pr, cf),
+        K_GROUP=k_group(device, tiling), CS=1, K_FASTEST=1,
+        N=view.n, **layer_defines(pr, view), X_WAY=cf["x"], RUN_OUT=run(pr, cf), Y_VECTOR=int(aligned),
         OFFSET64=offset64(most_bytes), TIGHT=int(room < LEAST_ROOM[divides]),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Sizes of the hopper kernel: its tiles, threads and registers; whether its blocks stay."""
+"""Tiles of the hopper kernel, its threads and registers; whether its blocks stay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DECLARED = 1024  # bytes of shared memory beside the buffers: a flag, in room of
 
 
 @dataclass(frozen=True)
-class Sizes:
+class HopperTiling:
     """What follows from a problem and a config; the kernel's defines of like names."""
 
     view: View
@@ -46,8 +46,17 @@ class Sizes:
     blocks: int
     stays: bool
 
+    def defines(self) -> Values:
+        """Return what the kernel is told of it: the raster, its phases, lines of a patch, how many tiles."""
+        return dict(
+            MAPPED=int(self.image is not None), WR=self.columns.extent, HR=self.rows.extent,
+            PHASES_H=self.rows.phases, PHASES_W=self.columns.phases, LINES=self.lines, LINE=self.line,
+            STEPS=self.steps, K_TILES=self.k_tiles, PX_TILES=self.px_tiles, P_TILES=self.p_tiles,
+            Q_TILES=self.q_tiles, SHARED_BYTES=self.shared_bytes,
+        )  # fmt: skip
 
-def sizes(pr: Problem, device: Device, cf: Values) -> Sizes:
+
+def tiling_of(pr: Problem, device: Device, cf: Values) -> HopperTiling:
     """Work out the sizes of a config."""
     view, rows, columns = lines(pr, cf["x"], cf["bn"])
     kb, nb = 64 * cf["wm"], cf["bn"] * cf["wn"]
@@ -59,7 +68,7 @@ def sizes(pr: Problem, device: Device, cf: Values) -> Sizes:
     tiles = pr.groups * k_tiles * px_tiles
     stay = _stays(pr, device, cf, image, tiles)
     memory = layout(pr, cf, stay)
-    return Sizes(
+    return HopperTiling(
         view=view, rows=rows, columns=columns,
         x_parts=copied_parts(pr, image is not None), kb=kb, nb=nb, threads=threads(cf, image),
         k_tiles=k_tiles, px_tiles=px_tiles, p_tiles=p_tiles, q_tiles=q_tiles, lines=patch_lines, line=line,
@@ -131,9 +140,9 @@ def tiles_ahead(pr: Problem, device: Device, cf: Values) -> int:
     return MOST_AHEAD if tiles > device.units * cf["mb"] else 1
 
 
-def k_group(device: Device, sz: Sizes) -> int:
+def k_group(device: Device, tiling: HopperTiling) -> int:
     """Tiles of channels that blocks take together before they go on: about a square of tiles."""
-    if sz.px_tiles == 1:
-        return sz.k_tiles
-    most = max(1, round((device.units * sz.nb / sz.kb) ** 0.5))
-    return max(g for g in range(1, sz.k_tiles + 1) if sz.k_tiles % g == 0 and g <= most)
+    if tiling.px_tiles == 1:
+        return tiling.k_tiles
+    most = max(1, round((device.units * tiling.nb / tiling.kb) ** 0.5))
+    return max(g for g in range(1, tiling.k_tiles + 1) if tiling.k_tiles % g == 0 and g <= most)

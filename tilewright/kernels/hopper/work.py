@@ -25,7 +25,7 @@ from tilewright.kernels.hopper.sum import (
     skewed,
     turns_runs,
 )
-from tilewright.kernels.hopper.tile import Sizes, registers, sizes
+from tilewright.kernels.hopper.tile import HopperTiling, registers, tiling_of
 from tilewright.kernels.products import TF32, THREE
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.untuned.nhwc import copied_bytes, each
@@ -59,58 +59,59 @@ COPIED_AT_ONCE = 96 * 8  # pieces that three warps have on their way to be round
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count what one block and one thread do."""
-    sz, combine = sizes(pr, device, cf), cf["combine"]
+    tiling, combine = tiling_of(pr, device, cf), cf["combine"]
     steps, patches = most_steps(pr, cf), most_patches(pr, cf)
-    teams, tile = cf["wm"] * cf["wn"], sz.kb * sz.nb
+    teams, tile = cf["wm"] * cf["wn"], tiling.kb * tiling.nb
     read = (64 + cf["bn"]) * 32 / LINE  # cycles that the operands of a product take
     count = steps * teams * cf["chunks"] / 2 * (3 if parts_of(pr) == 2 else 1)  # products
     cycles = max(EIGHTH * cf["bn"] / 8, read)  # of one
     shared = ALONE + (1.0 - ALONE) / cf["cm"]
-    w_bytes, x_bytes = steps * sz.w_bytes, patches * sz.x_bytes
+    w_bytes, x_bytes = steps * tiling.w_bytes, patches * tiling.x_bytes
     stored = 4 if combine != NONE else out_bytes(pr, cf)
     words = finish(pr, cf) == OWN and stores(pr, cf) == STORE_WORDS
-    runs = tile / run(pr, cf) / cf["sc"] / sz.threads  # of a thread
+    runs = tile / run(pr, cf) / cf["sc"] / tiling.threads  # of a thread
     size = DTYPE_BYTES[pr.dtype]
-    x_copied = x_bytes / parts_of(pr) * sz.x_parts  # else low parts are made here
+    x_copied = x_bytes / parts_of(pr) * tiling.x_parts  # else low parts are made here
     if cf["x"] == TAPWISE:
         x_copied *= AGAIN
     copied, gathered = cf["x"] in COPIES, cf["x"] == GATHERED
     looks = int(cf["x"] == HALVED)  # through the input, for its largest number; and whether to fall back
-    moved, deep = copied_bytes(pr, held(pr, cf), sz.x_parts), cf["chunks"] * numbers(pr, cf["x"])
-    gathering = sz.nb / sz.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
-    by_threads = 0 if sz.image or gathered else patches * places_of(pr, cf) * cf["chunks"]  # pieces
+    moved, deep = copied_bytes(pr, held(pr, cf), tiling.x_parts), cf["chunks"] * numbers(pr, cf["x"])
+    gathering = tiling.nb / tiling.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
+    by_threads = 0 if tiling.image or gathered else patches * places_of(pr, cf) * cf["chunks"]  # pieces
     copy_slots = {TF32: 18.0, THREE: 46.0}.get(products(pr, cf["x"]), 8.0)
     if cf["x"] == TURNED and not turns_runs(pr, cf["x"]):
         copy_slots += TURNING * each(pr)
     promoted = steps * promotions(pr, cf)
     filters = parts_of(pr) * pr.w_bytes * each(pr) / numbers(pr, cf["x"])
     return GpuWork(
-        blocks=sz.blocks, threads=sz.threads, registers=registers(pr, cf), resident=cf["mb"],
-        shared_bytes=sz.shared_bytes, steps=steps, buffers=max(2, cf["stages"]),
+        blocks=tiling.blocks, threads=tiling.threads, registers=registers(pr, cf), resident=cf["mb"],
+        shared_bytes=tiling.shared_bytes, steps=steps, buffers=max(2, cf["stages"]),
         fma=(count * 4 + promoted * teams * cf["bn"] / 2) / (teams + 1), shared_loads=0.0, global_loads=0.0,
-        staging=60.0 + (gathering if gathered else by_threads / sz.threads * copy_slots)
+        staging=60.0 + (gathering if gathered else by_threads / tiling.threads * copy_slots)
         + steps / cf["batch"] * 16.0,
         epilogue=40.0 + _storing(pr, cf, runs),
         wavefronts=0.6 * (count * read + (x_bytes + w_bytes) / LINE),
-        load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * sz.nb if gathered else x_copied)),
+        load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * tiling.nb if gathered else x_copied)),
         store_sectors=tile * stored / 32 / cf["sc"] * (NARROW if words else 1.0),
         dram_bytes=float(least_bytes(pr, device) - pr.w_bytes + filters),
-        first=FIRST if sz.image else 1.0, stays=sz.stays,
+        first=FIRST if tiling.image else 1.0, stays=tiling.stays,
         cluster=1, gang=cf["sc"] * cf["cm"], shares=cf["sg"],  # shares of a cluster: in ``epilogue``
         combine=COMBINE_NAMES[combine],
-        partial_bytes=0.0 if combine == NONE else 4.0 * tile * sz.blocks / cf["sc"], tile_bytes=4.0 * tile,
-        useful=pr.n * pr.p * pr.q * pr.kg / (sz.px_tiles * sz.nb * sz.k_tiles * sz.kb),
+        partial_bytes=0.0 if combine == NONE else 4.0 * tile * tiling.blocks / cf["sc"],
+        tile_bytes=4.0 * tile,
+        useful=pr.n * pr.p * pr.q * pr.kg / (tiling.px_tiles * tiling.nb * tiling.k_tiles * tiling.kb),
         register_intensity=0.0,
-        block_intensity=2.0 * tile * deep / (sz.w_bytes + sz.x_bytes * patches / steps),
+        block_intensity=2.0 * tile * deep / (tiling.w_bytes + tiling.x_bytes * patches / steps),
         more_launches=int(copied) + 2 * looks,
         more_bytes=float((1 + looks) * pr.x_bytes + moved) if copied else 0.0,
         tensor_cycles=count * cycles + promoted * _idle(pr, cf, cycles),
         turn_cycles=max(
-            COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, sz),
-            _rounding(pr, cf, sz) * patches / steps,
+            COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, tiling),
+            _rounding(pr, cf, tiling) * patches / steps,
             by_threads * 16 / _bytes_copied(pr, cf) / steps,
-            sz.lines * deep * SKEWED_ROW if skewed(pr, cf["x"]) else 0.0,
-        ) + _moving(pr, cf, sz),
+            tiling.lines * deep * SKEWED_ROW if skewed(pr, cf["x"]) else 0.0,
+        ) + _moving(pr, cf, tiling),
     )  # fmt: skip
 
 
@@ -137,20 +138,20 @@ def _idle(pr: Problem, cf: Values, cycles: float) -> float:
     return max(0.0, DRAIN + cf["bn"] / 2 - others) / cf["mb"]
 
 
-def _sending(pr: Problem, cf: Values, sz: Sizes) -> float:
+def _sending(pr: Problem, cf: Values, tiling: HopperTiling) -> float:
     """Cycles of a step that the thread takes which sends for filters, and for patches where it does."""
-    copies = sz.rows.phases * sz.columns.phases * sz.lines  # of a patch
-    if joint(pr, cf["x"], sz.image):  # a patch for each step
+    copies = tiling.rows.phases * tiling.columns.phases * tiling.lines  # of a patch
+    if joint(pr, cf["x"], tiling.image):  # a patch for each step
         return (SENDING + cf["batch"] * copies * SENDING_MORE) / cf["batch"]
-    patches = (SENDING + (copies - 1) * SENDING_MORE) / (pr.r * pr.s) if sz.image else 0.0
+    patches = (SENDING + (copies - 1) * SENDING_MORE) / (pr.r * pr.s) if tiling.image else 0.0
     return SENDING / cf["batch"] + patches
 
 
-def _moving(pr: Problem, cf: Values, sz: Sizes) -> float:
+def _moving(pr: Problem, cf: Values, tiling: HopperTiling) -> float:
     """Cycles of a step that sums take to move to the columns of the next lead (hopper_lead.h)."""
     if not skewed(pr, cf["x"]):
         return 0.0
-    of_lead = sz.steps // leads(pr)
+    of_lead = tiling.steps // leads(pr)
     return (DRAIN + MOVING * cf["bn"]) / of_lead
 
 
@@ -161,10 +162,10 @@ def _bytes_copied(pr: Problem, cf: Values) -> float:
     return BY_RUNS if turns_runs(pr, cf["x"]) else BY_TURNING
 
 
-def _rounding(pr: Problem, cf: Values, sz: Sizes) -> float:
+def _rounding(pr: Problem, cf: Values, tiling: HopperTiling) -> float:
     """Cycles until a patch has come through registers; another one's copies wait for it."""
     through = cf["x"] == TURNED or products(pr, cf["x"]) in (TF32, THREE)
-    if not through or cf["x"] == GATHERED or sz.image:
+    if not through or cf["x"] == GATHERED or tiling.image:
         return 0.0
     pieces = places_of(pr, cf) * cf["chunks"]
     if turns_runs(pr, cf["x"]):
