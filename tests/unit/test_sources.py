@@ -256,6 +256,11 @@ def test_what_runs_on_arrays_that_are_not_aligned_counts_too() -> None:
     assert key(type("One", (Other,), {"says": SAYS["a define"], "of": (False,)})()) != key(Direct())
 
 
+def test_what_is_not_deterministic_after_all_has_another_key() -> None:
+    """Requests for the same bits each time believe what a record says of itself."""
+    assert key(type("One", (Direct,), {"deterministic": lambda self, config: False})()) != key(Direct())
+
+
 def test_what_is_told_of_the_packing_decides_nothing() -> None:
     told = {"says": lambda plan: replace(plan, packing="otherwise")}
     assert key(type("One", (Other,), told)()) == key(Direct())

@@ -4,6 +4,7 @@ All that decides an answer and its time is in it, and nothing else:
 
 - what blueprints say, for aligned arrays, for others, and for packing the filter: defines, launches, buffers;
 - the text of each of their kernels as a compiler gets it, and which compiler;
+- whether they are said to give the same bits each time, by which winners are chosen;
 - the few modules that do what a blueprint says (``RUN``, ``RUN_ON``), but for their docstrings.
 
 Specs, problems and devices count by the blueprints that they make. What chooses configs, checks answers or
@@ -72,7 +73,8 @@ def _key(family: Family, device: Device, compiler: str, problem: str, config: st
     found = legal(config, (family,), layer, device)
     if found is None:
         return ""
-    said = compiler, _running(device.backend), _programs(family, layer, device, found)
+    programs = _programs(family, layer, device, found)
+    said = compiler, _running(device.backend), programs, family.deterministic(found)
     return hashlib.sha256(repr(said).encode()).hexdigest()[:32]
 
 
