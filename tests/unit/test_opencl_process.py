@@ -151,21 +151,25 @@ assert tw.conv2d(x, w, device="numpy").max() == 18
 MOUNTED = 'mount -t tmpfs -o noexec none "$0" && exec "$@"'
 
 
-def where_nothing_may_be_run(place: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command that finds a folder mounted noexec; it alone sees that."""
+def where_nothing_may_be_run(
+    place: Path, *command: str, variable: str = "TILEWRIGHT_CACHE"
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that finds a folder mounted noexec, named by a variable; it alone sees that."""
     unshared = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNTED, str(place), *command]
     environment = {name: value for name, value in os.environ.items() if name != "POCL_CACHE_DIR"}
-    environment["TILEWRIGHT_CACHE"] = str(place / "cache")
+    environment[variable] = str(place / "cache")
     return subprocess.run(unshared, env=environment, capture_output=True, text=True, timeout=120)
 
 
-def test_a_cache_where_nothing_may_be_run_is_an_error(tmp_path: Path) -> None:
-    """As on /tmp of a container, which Docker mounts so. PoCL would end the process."""
+@pytest.mark.parametrize("variable", ["TILEWRIGHT_CACHE", "POCL_CACHE_DIR"])
+def test_a_cache_where_nothing_may_be_run_is_an_error(tmp_path: Path, variable: str) -> None:
+    """As on /tmp of a container, which Docker mounts so. PoCL would end the process. The first variable
+    moves nothing where the second one is set."""
     pytest.importorskip("pyopencl")
     if not shutil.which("unshare") or where_nothing_may_be_run(tmp_path, "true").returncode:
         pytest.skip("nothing can be mounted here")
-    done = where_nothing_may_be_run(tmp_path, sys.executable, "-W", "ignore", "-c", USED)
-    assert done.returncode == 1
+    done = where_nothing_may_be_run(tmp_path, sys.executable, "-W", "ignore", "-c", USED, variable=variable)
+    assert done.returncode == 1 and variable in done.stderr.splitlines()[-1]
     assert "RunError: PoCL, which compiles" in done.stderr and f"from {tmp_path}" in done.stderr
 
 

@@ -39,7 +39,8 @@ def require() -> None:
     if _runs_nothing(place):
         raise RunError(
             f"PoCL, which compiles for the CPU, cannot load its kernels from {place}: "
-            "the disk is mounted noexec; set TILEWRIGHT_CACHE to a folder on another disk"
+            "the disk is mounted noexec; set TILEWRIGHT_CACHE (POCL_CACHE_DIR, if you have set that) to a "
+            "folder on another disk"
         )
     if all_there() or any(place.rglob("*.so")):
         return
