@@ -22,10 +22,11 @@ from tilewright.device import Kind, for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import Config
+from tilewright.kernels.fold import folded
 from tilewright.kernels.hopper.finish import BY_TILE, MET, OWN, run
 from tilewright.kernels.hopper.layout import layout
 from tilewright.kernels.hopper.raster import Line, image_of, lines, patch_of
-from tilewright.kernels.hopper.sum import leads, leap
+from tilewright.kernels.hopper.sum import TAPWISE, leads, leap, ways
 from tilewright.kernels.hopper.tile import registers_at_most, tiling_of
 from tilewright.kernels.source import full_source
 from tilewright.kernels.untuned import pack
@@ -400,6 +401,35 @@ def test_the_copy_engine_finds_what_threads_would(text: str) -> None:
                     n, h, w = raster[place] if place < len(raster) else (view.n, 0, 0)
                     found = (n, h + phase // columns.phases, w + phase % columns.phases)
                     assert found == wanted or min(found[0], wanted[0]) >= view.n
+
+
+TAPPED = [
+    *(text for text in (*LAYERS, *ODD, *MORE) if TAPWISE in ways(Problem.parse(text))),
+    "n2c64h9w7k70r5s3p2x1u3x2d2x3-f16-nhwc", "n1c48h32w32k64r8s8u8-f16-nhwc", "n2c64h8w8k64r31s31p15-i8-nhwc",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TAPPED)
+def test_a_patch_of_a_tap_is_what_outputs_see_there(text: str) -> None:
+    """Pixels as cuTensorMapEncodeIm2col enumerates them, moved by each tap, as hopper_send.h has it."""
+    pr = folded(Problem.parse(text))
+    way = dict(x=TAPWISE, wn=2, bn=32, chunks=2, pieces=1, tall=0)
+    image = image_of(pr, way)
+    assert image is not None and image.legal and image.box_pixels == 64
+    columns, rows = (range(low, size + high, step) for low, high, size, step in zip(
+        image.lower, image.upper, (image.columns, image.rows), image.stride, strict=True))  # fmt: skip
+    for r, s in itertools.product(range(pr.r), range(pr.s)):
+        moved_h, moved_w = r * pr.dilation[0], s * pr.dilation[1]
+        assert max(moved_h, moved_w) < 1 << 8, "what an instruction has room for"
+        assert [h + moved_h for h in rows] == [p * pr.stride[0] + moved_h - pr.pad[0] for p in range(pr.p)]
+        assert [w + moved_w for w in columns] == [q * pr.stride[1] + moved_w - pr.pad[2] for q in range(pr.q)]
+
+
+def test_taps_no_instruction_moves_a_patch_to() -> None:
+    way = dict(x=TAPWISE, wn=1, bn=32, chunks=2, pieces=1, tall=0)
+    for apart, reached in ((127, True), (128, False)):  # 254 and 256 pixels from the first tap to the last
+        pr = Problem.parse(f"n1c64h300w300k64r3s3p{apart}d{apart}-f16-nhwc")
+        assert (image_of(pr, way) is not None) == reached
 
 
 @pytest.mark.parametrize("text", [*LAYERS, "n1c512h7w7k512r3s3p1-f8-nhwc"])
