@@ -28,7 +28,8 @@
 //   last one, warp 0           one thread sends for filters: STAGES batches of BATCH steps each, a batch by one bulk
 //                              copy, or COPIES parts that as many blocks of a cluster (pixel tiles) send to each other;
 //                              and for patches, X_STAGES of them, where x has a tensor map (MAPPED): rows swizzled,
-//                              numbers as they are; of 1x1 filters they come with the batch that reads them (JOINT)
+//                              numbers as they are; where one step alone reads each (1x1 filters, TAPWISE, SPAN) they
+//                              come with the batch that does (JOINT)
 //            warps 1 .. 3      else copy patches piece by piece, or send for runs of pixels and turn them
 //                              (hopper_turn.h, RAW_FULL); all copy, or turn, the first one
 // f16, bf16, i8; tf32, whose patches are rounded in registers, or by the copy engine; f8, whose sums are promoted;
