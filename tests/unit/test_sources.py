@@ -312,3 +312,12 @@ def test_all_that_packs_binds_and_launches_is_named(backend: str) -> None:
     makes = {name for name in ours if name.partition(".")[0] in ("kernels", "problem", "device")}
     helps = {"arithmetic", "dtypes", "files", "plans.bound_run"}
     assert ours - makes - helps - {*RUN, *RUN_ON[backend], *DECIDES_NOTHING} == set()
+
+
+def test_without_the_text_of_modules_there_is_a_key_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_text = sources._running("cuda")
+    monkeypatch.setattr(sources, "_PACKAGE", Path("/nowhere"))  # bytecode alone is installed
+    sources._running.cache_clear()
+    without = sources._running("cuda")
+    sources._running.cache_clear()
+    assert len(without) == len(with_text) and without != with_text

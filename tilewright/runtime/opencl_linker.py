@@ -67,6 +67,8 @@ def all_there(root: Path = Path("/")) -> bool:
 
 def _trial() -> str:
     """Say why a kernel cannot be linked; empty where it can, or where nobody can tell."""
+    if not sys.executable:  # within another program
+        return ""
     command = [sys.executable, "-W", "ignore", "-c", _TRIAL]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TRIAL_S, check=False)

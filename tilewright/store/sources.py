@@ -89,9 +89,10 @@ def _programs(family: Family, problem: Problem, device: Device, config: Config) 
 
 @lru_cache(maxsize=8)
 def _running(backend: str) -> str:
-    """Return the hash of the modules that run a backend's blueprints."""
-    files = [_PACKAGE.joinpath(*name.split(".")) for name in (*RUN, *RUN_ON.get(backend, ()))]
-    code = [_code(file.with_suffix(".py")) for file in files]
+    """Return the hash of the modules that run a backend's blueprints; of those whose text is installed."""
+    named = (*RUN, *RUN_ON.get(backend, ()))
+    files = [_PACKAGE.joinpath(*name.split(".")).with_suffix(".py") for name in named]
+    code = [_code(file) for file in files if file.exists()]
     return hashlib.sha256("\0".join(code).encode()).hexdigest()
 
 
