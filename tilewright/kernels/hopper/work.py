@@ -44,11 +44,12 @@ MEETING = 1500.0  # issue slots that the meeting of a cluster in shared memory t
 MEETING_FOURS = 1250.0  # where each thread sends its sums itself (A/B of both)
 NARROW = 1.5  # of a sector's usual time, where 4 bytes are stored from registers: 32 bytes side by side
 BULK = 0.5  # of the L2 cache's time for a byte, where it is copied in bulk
-AGAIN = 0.7  # of a byte's time, of patches that come anew for each tap (67 trials of 7 layers)
+AGAIN = 0.5  # of a byte's time, of patches that come anew for each tap (231 configs of 11 layers)
 ALONE = 0.9  # of a byte's time that sharing it in a cluster does not save
 EIGHTH = 4.0  # cycles of 64 x 8 outputs, 32 bytes deep: 2,048 products of f16, half of tf32 (microbenchmark)
 SKEWED_ROW = 5.0  # of the copy engine, for a channel of a span that begins anywhere (859 trials of 6 layers)
 MOVING = 6.0  # to move sums, for each of their columns (the same)
+POWER = 1.35  # times the cycles of products: the clock falls where all units work (18 layers, 1.24 to 1.5)
 DRAIN = 60.0  # cycles from the last product to sums that are promoted (guess)
 BY_THREADS = 12.0  # bytes a cycle that three warps copy piece by piece (clocks: 8 to 15)
 BY_TURNING = 5.0  # that they load number by number and turn (fitted to 191 trials of 14 layers)
@@ -66,14 +67,13 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     count = steps * teams * cf["chunks"] / 2 * (3 if parts_of(pr) == 2 else 1)  # products
     cycles = max(EIGHTH * cf["bn"] / 8, read)  # of one
     shared = ALONE + (1.0 - ALONE) / cf["cm"]
-    w_bytes, x_bytes = steps * tiling.w_bytes, patches * tiling.x_bytes
+    again = AGAIN if cf["x"] == TAPWISE else 1.0
+    w_bytes, x_bytes = steps * tiling.w_bytes, patches * tiling.x_bytes * again
     stored = 4 if combine != NONE else out_bytes(pr, cf)
     words = finish(pr, cf) == OWN and stores(pr, cf) == STORE_WORDS
     runs = tile / run(pr, cf) / cf["sc"] / tiling.threads  # of a thread
     size = DTYPE_BYTES[pr.dtype]
     x_copied = x_bytes / parts_of(pr) * tiling.x_parts  # else low parts are made here
-    if cf["x"] == TAPWISE:
-        x_copied *= AGAIN
     copied, gathered = cf["x"] in COPIES, cf["x"] == GATHERED
     looks = int(cf["x"] == HALVED)  # through the input, for its largest number; and whether to fall back
     moved, deep = copied_bytes(pr, held(pr, cf), tiling.x_parts), cf["chunks"] * numbers(pr, cf["x"])
@@ -105,7 +105,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         block_intensity=2.0 * tile * deep / (tiling.w_bytes + tiling.x_bytes * patches / steps),
         more_launches=int(copied) + 2 * looks,
         more_bytes=float((1 + looks) * pr.x_bytes + moved) if copied else 0.0,
-        tensor_cycles=count * cycles + promoted * _idle(pr, cf, cycles),
+        tensor_cycles=POWER * count * cycles + promoted * _idle(pr, cf, cycles),
         turn_cycles=max(
             COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, tiling),
             _rounding(pr, cf, tiling) * patches / steps,
