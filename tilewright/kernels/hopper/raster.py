@@ -119,7 +119,7 @@ def stretch_of(pr: Problem, bn: int) -> Stretch | None:
 
 @lru_cache(maxsize=256)
 def lines(pr: Problem, way: int = 0, bn: int = 0) -> tuple[View, Line, Line]:
-    """Lay out the raster of a problem; what comes tap by tap lies as the outputs do.
+    """Lay out the raster of a problem; what is gathered, or comes tap by tap, lies as the outputs do.
 
     So do planes, but for rows of whole spans, where a warpgroup has ``bn`` pixels.
     """
