@@ -17,7 +17,6 @@ from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreError
 from tilewright.kernels.family import Config, Rule
 from tilewright.problem import Problem
 from tilewright.record import Measurement, Record, Standing
-from tilewright.search.proposals import Proposals
 from tilewright.tuning import tuner
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
@@ -145,14 +144,20 @@ def test_a_first_trial_is_waited_for_however_long_it_compiles(
     class SlowAhead(FakeAhead):
         def submit(self, configs: list[Config]) -> list[object]:
             """Compile the first in a minute, the others never."""
-            futures = [Future[Compiled]() for _ in configs]
+            self.futures = futures = [Future[Compiled]() for _ in configs]
 
             def compiled() -> None:
                 clock[0] += 60.0
-                futures[0].set_result(Compiled(None, "", 60.0))
+                if futures[0].set_running_or_notify_cancel():
+                    futures[0].set_result(Compiled(None, "", 60.0))
 
             threading.Timer(0.05, compiled).start()
             return list(futures)
+
+        def close(self) -> None:
+            self.closed = True
+            for future in self.futures:
+                future.cancel()
 
     monkeypatch.setattr(tuner, "CompileAhead", SlowAhead)
     monkeypatch.setattr(worker, "device", replace(FakeWorker.device, kind=kind))
@@ -301,12 +306,68 @@ def test_what_won_elsewhere_is_tried_before_a_strategy_thinks(
     go("1trials", store=MemoryStore([replace(done.kept[5], config=str(row(i))) for i in (60, 61)]))
     assert worker.runs == [60] and not tried
 
-    # Of seconds, what strategies that have thought propose compiles while what won elsewhere is tried.
     worker.runs.clear(), tried.clear()
     monkeypatch.setattr(RowStrategy, "gains", [])
-    monkeypatch.setattr(Proposals, "think", lambda self, enough: True)
     go("600s", store=MemoryStore([replace(done.kept[5], config=str(row(i))) for i in (60, 61)]))
-    assert worker.runs[:2] == [60, 61] and tried[0] == 0
+    assert worker.runs[:2] == [60, 61] and tried[0] == 2
+
+
+class LateAhead(FakeAhead):
+    """Compiles what has been submitted after a while: the first last, all of it at the same moment."""
+
+    def submit(self, configs: list[Config]) -> list[object]:
+        futures = [Future[Compiled]() for _ in configs]
+
+        def compiled() -> None:
+            for future, config in zip(reversed(futures), reversed(configs), strict=True):
+                self._done(future, config)
+
+        threading.Timer(0.3, compiled).start()
+        return list(futures)
+
+
+def test_a_gpu_has_more_compiled_while_what_won_elsewhere_compiles(
+    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    propose = RowStrategy.propose
+
+    def asked(self: RowStrategy, count: int) -> list[Config]:
+        tried.append(len(worker.runs))
+        return propose(self, count)
+
+    done = go("30trials").records[5]
+    worker.runs.clear()
+    monkeypatch.setattr(RowStrategy, "propose", asked)
+    monkeypatch.setattr(tuner, "CompileAhead", LateAhead)
+    go("60s", store=MemoryStore([replace(done, config=str(row(i))) for i in (60, 61)]))
+    assert tried[0] == 0 and {60, 61} <= set(worker.runs[:8])
+
+
+def test_a_gpu_tries_what_has_compiled_and_a_cpu_what_is_alone(
+    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one compiles for a minute, a GPU tries those that follow; a CPU waits, as trials in order do."""
+
+    class FirstIsSlow(FakeAhead):
+        late: Future[Compiled] | None = None
+
+        def submit(self, configs: list[Config]) -> list[object]:
+            futures: list[object] = super().submit(configs)
+            if type(self).late is None:
+                type(self).late = futures[0] = Future[Compiled]()
+                threading.Timer(0.5, lambda: futures[0].set_result(Compiled(None, "", 60.0))).start()
+            return futures
+
+    monkeypatch.setattr(tuner, "CompileAhead", FirstIsSlow)
+    go("600s")
+    assert worker.runs[0] != 0 and 0 in worker.runs and len(worker.runs) == 99
+    for kind, budget in ((Kind.CPU, "600s"), (Kind.GPU, "100trials")):
+        worker.runs.clear()
+        FirstIsSlow.late = None
+        monkeypatch.setattr(worker, "device", replace(FakeWorker.device, kind=kind))
+        go(budget)
+        assert worker.runs[:3] == [0, 1, 2] and len(worker.runs) == 99
 
 
 def test_only_the_winner_is_called_final() -> None:

@@ -153,7 +153,7 @@ class FakeAhead:
     closed = False
 
     def close(self) -> None:
-        pass
+        self.closed = True
 
     @staticmethod
     def _done(future: object, config: Config) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 
 from tilewright.kernels.config import Config
@@ -85,3 +85,54 @@ class CompileAhead:
             yield worker
         finally:
             self._idle.put(worker)
+
+
+class InFlight:
+    """Configs that are being compiled, and those that have and wait for their trial.
+
+    Args:
+        ahead: what compiles them.
+        in_order: they are taken in the order of their submission, however long one compiles; else, whichever
+            has compiled.
+        together: none is taken while another compiles: what is measured would not be alone.
+    """
+
+    def __init__(self, ahead: CompileAhead, in_order: bool, together: bool) -> None:
+        self._ahead, self._in_order, self._together = ahead, in_order, together
+        self._configs: dict[Future[Compiled], Config] = {}
+
+    def __len__(self) -> int:
+        return len(self._configs)
+
+    @property
+    def compiling(self) -> int:
+        """How many have not compiled yet."""
+        return sum(not future.done() for future in self._configs)
+
+    @property
+    def next_compiled(self) -> bool:
+        """Whether one can be taken."""
+        return any(future.done() for future in self._next())
+
+    def submit(self, configs: Sequence[Config]) -> None:
+        """Have some more compiled."""
+        self._configs |= zip(self._ahead.submit(configs), configs, strict=True)
+
+    def wait(self, seconds: float | None) -> None:
+        """Wait at most so long for one more to have compiled; None: for as long as it takes."""
+        awaited = self._configs if self._together else self._next()
+        wait([f for f in awaited if not f.done()], seconds, FIRST_COMPLETED)
+
+    def take(self) -> tuple[Config, Compiled] | None:
+        """Return one that has compiled; None if none has. What was cancelled is dropped."""
+        for future in [f for f in self._next() if f.done()]:
+            config = self._configs.pop(future)
+            with suppress(CancelledError):
+                return config, future.result()
+        return None
+
+    def _next(self) -> list[Future[Compiled]]:
+        """Those of which one may be taken next."""
+        if self._together and self.compiling:
+            return []
+        return list(self._configs)[: 1 if self._in_order else None]

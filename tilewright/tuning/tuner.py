@@ -10,12 +10,10 @@ import math
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
-from concurrent.futures import TimeoutError as FutureTimeout
+from collections.abc import Sequence, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tilewright import kernels
 from tilewright.device import parse_selector
@@ -31,7 +29,7 @@ from tilewright.search.space import usable
 from tilewright.store import Store
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.budget_clock import BudgetClock
-from tilewright.tuning.compile_ahead import CompileAhead
+from tilewright.tuning.compile_ahead import CompileAhead, InFlight
 from tilewright.tuning.events import Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import decide
 from tilewright.tuning.options import TuneOptions
@@ -107,14 +105,6 @@ def _search_make() -> MakeStrategy:
     from tilewright.search import strategies as search
 
     return search.make
-
-
-@dataclass
-class _Batch:
-    """Configs that are being compiled."""
-
-    configs: list[Config]
-    futures: list[Future[Compiled]]
 
 
 class _Run:
@@ -196,52 +186,63 @@ class _Run:
     # ------------------------------------------------------------------------------ the search
 
     def _search(self, proposals: Proposals, ready: Future[None], size: int) -> None:
-        """Try configs, ``size`` of them at a time, until the budget or the space is used up."""
-        batches: deque[_Batch] = deque()
+        """Try configs, at most ``size`` proposed at a time, until the budget or the space is used up.
+
+        A GPU tries what has compiled, whichever it is, while the others compile; a CPU must be quiet to be
+        measured. Compilers wait for the first proposals, so these are few.
+        """
+        flying = InFlight(self.ahead, in_order=self.budget.trials is not None, together=not self.gpu)
+        portion = max(1, size // (8 if self.gpu else 2))
         try:
-            if first := proposals.first(min(max(2, size // 2), self._room())):
-                known = _Batch(first, self.ahead.submit(first))
-                thought = proposals.think(ready.done)
-                ready.result()
-                if thought and self.gpu and self.budget.trials is None:  # seconds: it compiles meanwhile
-                    batch = proposals.next(size)
-                    batches.append(_Batch(batch, self.ahead.submit(batch)))
-                self._try_batch(known, proposals)
-            while not self._over and not self.ahead.closed:
-                # A GPU tries one batch while the next compiles; a CPU must be quiet to be measured.
-                # The first is smaller: compilers wait for it.
-                while len(batches) < (2 if self.gpu and size > 1 else 1):
-                    count = size if self.records or batches else max(1, size // 2)
-                    batch = self._propose(proposals, count, batches)
-                    if not batch:
-                        break
-                    batches.append(_Batch(batch, self.ahead.submit(batch)))
-                if not batches:
+            if known := proposals.first(min(max(2, size // 2), self._room())):
+                flying.submit(known)
+                proposals.think(ready.done)
+            while not self._over and (flying or not self.ahead.closed):
+                if ready.done() and (compiled := flying.take()):
+                    ready.result()
+                    self._try_one(*compiled, proposals)
+                elif self.ahead.closed or len(flying) >= (size if self.gpu else 1):
+                    self._await(flying, ready)
+                elif not proposals.think(lambda: ready.done() and flying.next_compiled):
+                    continue  # what won elsewhere has compiled while strategies thought
+                elif batch := self._propose(proposals, portion, flying):
+                    if self.idle >= ENOUGH_TIMES:
+                        self.stopped = f"no config is expected to be {ENOUGH:.1%} faster"
+                        return
+                    flying.submit(batch)
+                    portion = min(2 * portion, size)
+                elif flying:
+                    self._await(flying, ready)
+                else:
                     self.stopped = "all configs tried" if self._room() > 0 else TRIALS_DONE
                     return
-                if self.idle >= ENOUGH_TIMES:
-                    self.stopped = f"no config is expected to be {ENOUGH:.1%} faster"
-                    return
-                ready.result()
-                self._try_batch(batches.popleft(), proposals)
             self.stopped = TIME_USED
         finally:
             self.ahead.close()
 
-    def _propose(self, proposals: Proposals, size: int, waiting: Iterable[_Batch]) -> list[Config]:
-        """Ask for the next batch, no larger than the trials that are left."""
+    def _await(self, flying: InFlight, ready: Future[None]) -> None:
+        """Wait until a config can be tried, or the time is over."""
+        ready.result()
+        if self.gpu:
+            left = self._left_s()
+            flying.wait(max(left, 0.0) if math.isfinite(left) else None)
+        else:
+            self._let_compile(flying)
+
+    def _propose(self, proposals: Proposals, size: int, flying: InFlight) -> list[Config]:
+        """Ask for more configs, no more than the trials that are left."""
         if self.budget.trials is None:
             batch = proposals.next(size)
             hopeless = math.isfinite(self.budget.seconds) and proposals.gain() < ENOUGH
             self.idle = self.idle + 1 if hopeless else 0
             return batch
-        return proposals.next(min(size, self._room(waiting)))
+        return proposals.next(min(size, self._room(flying)))
 
-    def _room(self, waiting: Iterable[_Batch] = ()) -> int:
+    def _room(self, flying: Sized = ()) -> int:
         """How many trials are left."""
         if self.budget.trials is None:
             return sys.maxsize
-        return self.budget.trials - len(self.records) - sum(len(b.configs) for b in waiting)
+        return self.budget.trials - len(self.records) - len(flying)
 
     @property
     def _over(self) -> bool:
@@ -254,41 +255,30 @@ class _Run:
             return math.inf
         return self.spending.left_s(compiled > 0 or self.outcomes.found)
 
-    def _try_batch(self, batch: _Batch, proposals: Proposals) -> None:
-        """Try the configs of a batch in their order."""
-        if not self.gpu:
-            self._let_compile(batch.futures)
-        for config, future in zip(batch.configs, batch.futures, strict=True):
-            try:
-                left = self._left_s() if self.gpu else 0.0
-                compiled = future.result(timeout=max(left, 0.0) if math.isfinite(left) else None)
-            except (FutureTimeout, CancelledError):
-                continue
-            if self._over:
-                return
-            start = time.monotonic()
-            tried = self._try(config, compiled)
-            self.spending.trial_s = time.monotonic() - start
-            record = self.outcomes.keep(replace(tried, standing=Standing.TRIAL))
-            self.records.append(record)
-            proposals.tell(record)
-            best = self.outcomes.best_us if self.outcomes.found else None
-            trials = len(self.records)
-            self.say(Tried(record, trials, best, self.spending.elapsed_s, self.spending.share(trials)))
+    def _try_one(self, config: Config, compiled: Compiled, proposals: Proposals) -> None:
+        """Try a config, and tell all what came of it."""
+        start = time.monotonic()
+        tried = self._try(config, compiled)
+        self.spending.trial_s = time.monotonic() - start
+        record = self.outcomes.keep(replace(tried, standing=Standing.TRIAL))
+        self.records.append(record)
+        proposals.tell(record)
+        best = self.outcomes.best_us if self.outcomes.found else None
+        trials = len(self.records)
+        self.say(Tried(record, trials, best, self.spending.elapsed_s, self.spending.share(trials)))
 
-    def _let_compile(self, futures: list[Future[Compiled]]) -> None:
+    def _let_compile(self, flying: InFlight) -> None:
         """Wait until all have compiled, or until there is just time to try those that have; then stop.
 
         A CPU cannot be measured while it compiles.
         """
-        waiting = set(futures)
-        while waiting:
-            done = len(futures) - len(waiting)
+        while flying.compiling:
+            done = len(flying) - flying.compiling
             left = self._left_s(compiled=done) - _TRIAL_S * done
             if left <= 0:
                 self.ahead.close()
                 return
-            waiting = wait(waiting, min(left, 60.0), FIRST_COMPLETED).not_done
+            flying.wait(min(left, 60.0))
 
     def _try(self, config: Config, compiled: Compiled) -> Record:
         """Return the outcome of one config."""
