@@ -32,6 +32,17 @@ LAYERS = (
     ("n2c16h10w10k16r3s3p1g16-f16-nchw2nhwc+add", dict(wb=1)),
     ("n1c8h12w18k8r3s3p1g8-f16-nhwc+maxpool2", dict(wb=3, combine=2)),
     ("n1c8h12w18k8r3s3p1g8-f16+avgpool2", dict(cb=4, wb=3, combine=2)),
+    ("n2c16h14w14k16r7s7p3g16-i8-nhwc", dict(cb=16, th=16, wb=2, warps=4)),
+    ("n2c16h14w15k16r7s7p3g16-i8-nhwc+bias+relu+requant", dict(cb=16, th=16, wb=2, warps=4)),
+    ("n1c8h40w26k8r32s32p16g8-i8-nhwc+requant", dict(th=32, wb=3)),  # as many products as give whole sums
+    ("n1c5h33w37k5r31s31p15g5-i8+bias", dict(cb=1, wb=3, warps=1)),
+    ("n1c6h13w21k6r3s5p2.1.0.3d2x3g6-i8+bias+requant", dict(cb=2, th=16, wb=2)),
+    ("n2c16h10w10k16r3s3p1g16-i8-nhwc2nchw+add", dict(wb=2)),
+    ("n2c16h10w10k16r3s3p1g16-i8-nchw2nhwc+bias+requant", dict(wb=1)),
+    ("n1c8h12w18k8r3s3p1g8-i8-nhwc+maxpool2+requant", dict(wb=3, combine=2)),
+    ("n2c16h14w14k16r7s7p3g16-f8-nhwc+bias+silu", dict(cb=16, th=16, wb=2, warps=4)),
+    ("n1c4h33w40k4r31s31p15g4-f8+bias", dict(cb=4, th=16, wb=3, warps=4)),
+    ("n1c8h12w18k8r3s3p1g8-f8-nhwc+avgpool2", dict(wb=3, combine=2)),
 )
 
 

@@ -21,17 +21,19 @@ H100 = for_architecture("sm_90")
 KIND = family("toeplitz")
 CONVNEXT = Problem.parse("n16c96h56w56k96r7s7p3g96-f16-nhwc")
 LARGE = Problem.parse("n1c128h56w56k128r31s31p15g128-bf16")
+OF_BYTES = Problem.parse("n16c128h56w56k128r31s31p15g128-q8-nhwc")
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     (
-        ("n1c96h56w56k96r7s7p3g96-f32-nhwc", "computes f16 and bf16, not f32"),
+        ("n1c96h56w56k96r7s7p3g96-f32-nhwc", "computes f16 and bf16 and f8 and i8 and q8, not f32"),
         ("n1c96h56w56k192r7s7p3g96-f16-nhwc", "made for depthwise layers"),
         ("n1c1h56w56k1r7s7p3-f16", "made for depthwise layers"),
         ("n1c20h56w56k20r7s7p3g20-f16-nhwc", "not a multiple of eight"),
         ("n1c20h56w56k20r7s7p3g20-f16-nchw2nhwc", "not a multiple of eight"),
         ("n1c8h9w200k8r1s90g8-f16", "more than 96 columns"),
+        ("n1c8h56w56k8r33s32p16g8-i8", "more than 1024 products of i8 may not be whole"),
     ),
 )
 def test_what_it_leaves_to_others(text: str, reason: str) -> None:
@@ -73,7 +75,7 @@ def test_the_matrix_of_a_row_gives_its_outputs() -> None:
 
 
 @pytest.mark.parametrize("arch", ("sm_80", "sm_90", "sm_120"))
-@pytest.mark.parametrize("problem", (CONVNEXT, LARGE), ids=("7x7", "31x31"))
+@pytest.mark.parametrize("problem", (CONVNEXT, LARGE, OF_BYTES), ids=("7x7", "31x31", "31x31 of bytes"))
 def test_its_best_configs_compile_without_spills(problem: Problem, arch: str, own_cache: None) -> None:
     from tilewright.runtime.nvrtc import compile_cuda  # which raises where a thread spills
 

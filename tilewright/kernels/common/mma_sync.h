@@ -4,6 +4,7 @@
 //   acc[2 i + j]  row lane / 4 + 8 i, column lane % 4 * 2 + j
 //   a[i + 2 h]    row lane / 4 + 8 i, word lane % 4 + 4 h of the sum      b0, b1  column lane / 4, the same words
 //
+// FACTORS: the DTYPE of A and B, where x is staged as another; sum_t: what their sums are made of.
 // mma_sync_short: of a sum half as long, with a[0], a[1] and b0 alone; not of TF32.
 //
 // PRODUCTS PLAIN and TF32 alone: THREE and E4M3, whose sums begin anew, are in mma_product.h.
@@ -14,34 +15,41 @@
 #include "products.h"
 #include "types.h"
 
+#ifdef FACTORS
+typedef float sum_t;
+#else
+#define FACTORS DTYPE
+typedef acc_t sum_t;
+#endif
+
 #ifdef __CUDACC__
 
 #if PRODUCTS == TF32
 #define MMA_SYNC(c) "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 " c
-#elif DTYPE == 4
+#elif FACTORS == 4
 #define MMA_SYNC(c) "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 " c
 #define MMA_SHORT(c) "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 " c
-#elif DTYPE == 3
+#elif FACTORS == 3
 #define MMA_SYNC(c) "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 " c
 #define MMA_SHORT(c) "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 " c
 #else
 #define MMA_SYNC(c) "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 " c
 #define MMA_SHORT(c) "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 " c
 #endif
-#if DTYPE == 4
+#if FACTORS == 4
 #define SUM "+r"
 #else
 #define SUM "+f"
 #endif
 
-INLINE void mma_sync(acc_t acc[4], const unsigned a[4], unsigned b0, unsigned b1) {
+INLINE void mma_sync(sum_t acc[4], const unsigned a[4], unsigned b0, unsigned b1) {
     asm(MMA_SYNC("{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};")
         : SUM(acc[0]), SUM(acc[1]), SUM(acc[2]), SUM(acc[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 #ifdef MMA_SHORT
-INLINE void mma_sync_short(acc_t acc[4], const unsigned a[2], unsigned b0) {
+INLINE void mma_sync_short(sum_t acc[4], const unsigned a[2], unsigned b0) {
     asm(MMA_SHORT("{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};")
         : SUM(acc[0]), SUM(acc[1]), SUM(acc[2]), SUM(acc[3]) : "r"(a[0]), "r"(a[1]), "r"(b0));
 }

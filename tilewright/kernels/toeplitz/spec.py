@@ -20,6 +20,7 @@ from tilewright.kernels.limits import (
     shared_rule,
     too_large,
 )
+from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
     POOL_APART,
     combine_param,
@@ -44,8 +45,9 @@ from tilewright.kernels.toeplitz.tile import (
 from tilewright.kernels.toeplitz.work import work_of
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
-from tilewright.problem import Problem
+from tilewright.problem import DTYPE_BYTES, Problem
 
+MOST_WHOLE = 1024  # products of i8, of 2^14 each, in the 24 bits of an f32
 MOST_WINDOW = 96  # inputs under eight outputs: more registers of a row than a thread has to spare
 UNROLLED = 96  # products of an unrolled loop over a filter's rows: more overflow the instruction cache
 
@@ -54,7 +56,7 @@ class Toeplitz(Family):
     """Depthwise layers on tensor cores."""
 
     name = "toeplitz"
-    dtypes = ("f16", "bf16")
+    dtypes = ("f16", "bf16", "f8", "i8", "q8")
     examples = tuple(f"n2c16h9w11k16r3s3p1g16-{dtype}-nhwc+bias" for dtype in dtypes)
     widens = False
     plain = False  # a window's inputs that an output has no part in are multiplied by zeros
@@ -71,6 +73,8 @@ class Toeplitz(Family):
             return "in nhwc it moves eight channels at a time, and has not a multiple of eight"
         if window(problem) > MOST_WINDOW:
             return f"eight outputs of a row see more than {MOST_WINDOW} columns"
+        if problem.is_integer and problem.r * problem.s > MOST_WHOLE:
+            return f"a sum of f32 of more than {MOST_WHOLE} products of i8 may not be whole"
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
@@ -96,8 +100,8 @@ class Toeplitz(Family):
         cf = config.values
         tiling, combine = tiling_of(problem, cf), cf["combine"]
         main = Launch(
-            "toeplitz", (tiling.blocks, 1, 1), (32 * cf["warps"], 1, 1), operands(combine),
-            shared_bytes=tiling.shared_bytes,
+            "toeplitz", (tiling.blocks, 1, 1), (32 * cf["warps"], 1, 1),
+            (*operands(combine), *scale_operand(problem)), shared_bytes=tiling.shared_bytes,
         )  # fmt: skip
         return Blueprint(
             source="toeplitz.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
@@ -105,7 +109,7 @@ class Toeplitz(Family):
             packed_bytes=2 * problem.k * problem.r * tiling.taps,
             pack=(
                 ("PACK_TAPS", tiling.taps), ("PACK_FIRST", slope(problem)),
-                ("PACK_STEP", problem.dilation[1]),
+                ("PACK_STEP", problem.dilation[1]), ("DTYPE", dtype_code(problem)),
             ),
             packer="toeplitz_pack.cu",
             workspace=partial_sums(problem, combine),
@@ -150,5 +154,5 @@ def _defines(pr: Problem, tiling: ToeplitzTiling, cf: Values, aligned: bool) -> 
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
         K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles,
         K_FASTEST=int(pr.layout_in == "nhwc"), STEPS=1, CS=1, **share_defines(cf["combine"]),
-        OFFSET64=offset64(pr.x_bytes, 2 * pr.z_elements),
+        OFFSET64=offset64(pr.x_bytes, DTYPE_BYTES[pr.dtype_out] * pr.z_elements), **requant_defines(pr),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.tile import TWO_PASS, ceil_div, columns_under, rows_under
-from tilewright.problem import Problem
+from tilewright.problem import DTYPE_BYTES, Problem
 
 MOST_IN_FLIGHT = 8  # loads of 16 bytes under way of a thread
 EIGHT, BAND = 8, 16  # outputs of a row, and rows, of a product
@@ -26,6 +26,11 @@ def steps(pr: Problem) -> int:
 def slope(pr: Problem) -> int:
     """Zeros before a row of the filter: the last of eight outputs takes none of the first inputs."""
     return (EIGHT - 1) * pr.stride[1]
+
+
+def stored_bytes(pr: Problem, cf: Values) -> int:
+    """Bytes of what a sum is stored as: an output, or a sum of f32 or i32."""
+    return 4 if cf["combine"] == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ def tiling_of(pr: Problem, cf: Values) -> ToeplitzTiling:
     rows = rows_under(pr, th)
     eights = (wb - 1) * pr.stride[1] + 2 * steps(pr)
     pitch = EIGHT * (eights | 1)
-    sums = th * EIGHT * (wb | 1) * (2 if cf["combine"] == TWO_PASS else 1) if pr.layout_out == "nhwc" else 0
+    sums = th * EIGHT * (wb | 1) * stored_bytes(pr, cf) // 2 if pr.layout_out == "nhwc" else 0
     plane = max(rows * pitch + eights % 2 * EIGHT, sums)  # the last row, too, is loaded two eights at a time
     skew = 256 // cb if cb > EIGHT else 0  # a warp that stages all eights of channels writes to all banks
     tile = cb * plane + ceil_div(cb, EIGHT) * skew

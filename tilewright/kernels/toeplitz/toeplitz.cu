@@ -1,4 +1,4 @@
-// toeplitz: depthwise convolution on tensor cores, in f16 and bf16 with sums of f32.
+// toeplitz: depthwise convolution on tensor cores, in f16 and bf16 with sums of f32; i8 and f8 are staged as f16.
 //
 //   y[n,k,p,q] = epilogue(sum over r,s of x[n,k,p*u+r*d-pad,q*u+s*d-pad] * w[k][r][s])
 //
@@ -20,6 +20,8 @@
 // in shared memory, where a warp takes one channel after the other. The sums of nhwc go back through the same place,
 // so that channels that are neighbours in memory are stored together.
 //
+// f16 holds whatever is i8 or e4m3, and f32 any sum of 1,024 products of i8: the sums of i8 are whole and right.
+//
 // Zeros of T meet inputs that an output has no part in: a NaN or an infinity spreads to its neighbours (Family.plain).
 // Knobs (spec.py; docs/families.md has what each buys): CB (cb 1 .. 32) channels of a block, HB (th 16 32 48) its rows,
 // WBT (wb 1 .. 14) its eights of columns, WARPS (warps 1 .. 16) that share out its channels.
@@ -39,7 +41,20 @@
 
 #include "tile.h"
 
+#define OF_BYTES (DTYPE == 4 || DTYPE == 5)  // x and w: i8 or e4m3
+#if OF_BYTES
+#define FACTORS 2
+#endif
 typedef unsigned short half_t;  // f16 or bf16, by its bits
+
+// A number of x as it is staged, and what is multiplied of one that is.
+#if OF_BYTES
+INLINE half_t staged(in_t v) { return float_half(widened(v)); }
+INLINE float factor(half_t v) { return half_float(v); }
+#else
+INLINE half_t staged(in_t v) { return v; }
+INLINE float factor(half_t v) { return widened(v); }
+#endif
 
 // Where a channel of the tile lies; eights of channels are SKEW apart from where their planes end.
 INLINE int plane_at(int c) { return c * PLANE + c / 8 * SKEW; }
@@ -64,7 +79,7 @@ INLINE void read_band(Fragment to[BAND_FRAGMENTS], const SHARED half_t *band, in
 }
 
 // acc += the products of a row of the filter with a band's rows; t: its T, a register for eight rows.
-INLINE void add_row(acc_t acc[WBT][4], const Fragment x[BAND_FRAGMENTS], const unsigned t[2 * KS]) {
+INLINE void add_row(sum_t acc[WBT][4], const Fragment x[BAND_FRAGMENTS], const unsigned t[2 * KS]) {
     UNROLL for (int i = 0; i < WBT; i++) {
         const int at = i * STR_W / 2;
         if (i * STR_W % 2 == 0) {
@@ -84,7 +99,7 @@ INLINE void read_taps(unsigned t[2 * KS], const SHARED half_t *taps, int lane) {
     UNROLL for (int i = 0; i < 2 * KS; i++) t[i] = from[8 * i] | (unsigned)from[8 * i + 1] << 16;
 }
 
-INLINE void sum_up(acc_t acc[BANDS][WBT][4], const SHARED half_t *plane, const SHARED half_t *taps, int lane) {
+INLINE void sum_up(sum_t acc[BANDS][WBT][4], const SHARED half_t *plane, const SHARED half_t *taps, int lane) {
     UNROLL_BY(R_UNROLLED) for (int r = 0; r < R; r++) {
         unsigned t[2 * KS];
         read_taps(t, taps + r * W_PITCH, lane);
@@ -99,7 +114,7 @@ INLINE void sum_up(acc_t acc[BANDS][WBT][4], const SHARED half_t *plane, const S
 #else  // the same sums, each by itself
 
 #define WARP_BARRIER() BARRIER()
-INLINE void sum_up(acc_t acc[BANDS][WBT][4], const SHARED half_t *plane, const SHARED half_t *taps, int lane) {
+INLINE void sum_up(sum_t acc[BANDS][WBT][4], const SHARED half_t *plane, const SHARED half_t *taps, int lane) {
     for (int b = 0; b < BANDS; b++)
         for (int i = 0; i < WBT; i++)
             for (int e = 0; e < 4; e++) {
@@ -107,8 +122,8 @@ INLINE void sum_up(acc_t acc[BANDS][WBT][4], const SHARED half_t *plane, const S
                 const int column = (8 * i + lane % 4 * 2 + e % 2) * STR_W;
                 for (int r = 0; r < R; r++)
                     for (int s = 0; s < S; s++)
-                        acc[b][i][e] += widened(plane[(row + r * DIL_H) * PITCH + column + s * DIL_W]) *
-                                        widened(taps[r * W_PITCH + SLOPE + s * DIL_W]);
+                        acc[b][i][e] += factor(plane[(row + r * DIL_H) * PITCH + column + s * DIL_W]) *
+                                        factor(taps[r * W_PITCH + SLOPE + s * DIL_W]);
             }
 }
 
@@ -116,63 +131,71 @@ INLINE void sum_up(acc_t acc[BANDS][WBT][4], const SHARED half_t *plane, const S
 
 // ---------------------------------------------------------------------------------------- outputs
 
-// The sum for channel k of all, whose bias is b, at pixel (p, q), finished; where there is none, anything.
-INLINE y_t finished(acc_t v, acc_t b, const GLOBAL out_t *z, Place at, int k, int p, int q) {
-    if (EPILOGUE_HERE && (!ADD || (p < P && q < Q))) v = before_pool_by(v, b, z, Z_AT(at.n, k, p, q));
-    return y_of(v);
+typedef struct {
+    acc_t bias;
+    float scale;
+} Channel;
+
+// What every sum of channel k of all is finished with.
+INLINE Channel channel_of(const GLOBAL out_t *bias, int k SCALE_PARAMETER) {
+    Channel its = {BIAS && EPILOGUE_HERE ? out_load(bias + k) : 0, 0};
+#if REQUANT
+    its.scale = scale[k];
+#endif
+    return its;
+}
+
+// The sum for channel k of all at pixel (p, q), finished; where there is none, anything.
+INLINE done_t finished(sum_t sum, Channel its, const GLOBAL out_t *z, Place at, int k, int p, int q) {
+    acc_t v = sum;
+    if (EPILOGUE_HERE && (!ADD || (p < P && q < Q))) v = before_pool_by(v, its.bias, z, Z_AT(at.n, k, p, q));
+    return DONE_BY(v, its.scale);
 }
 
 #if Y_NHWC
-INLINE void store_eight(GLOBAL y_t *to, const y_t run[8]) {
-#if VECTORS && COMBINE != TWO_PASS
-    unsigned words[4];
-    UNROLL for (int i = 0; i < 4; i++) words[i] = run[2 * i] | (unsigned)run[2 * i + 1] << 16;
-    store_run(4, (GLOBAL unsigned *)to, words);
-#else
-    UNROLL for (int i = 0; i < 8; i++) to[i] = run[i];
-#endif
-}
-
 // A lane's sums into the place of the channel's inputs.
-INLINE void keep_sums(SHARED y_t *plane, acc_t acc[BANDS][WBT][4], const GLOBAL out_t *bias, const GLOBAL out_t *z,
-                      Place at, int k, int lane) {
-    const acc_t b = BIAS && EPILOGUE_HERE ? out_load(bias + k) : 0;
+INLINE void keep_sums(SHARED done_t *plane, const sum_t acc[BANDS][WBT][4], Channel its, const GLOBAL out_t *z, Place at,
+                      int k, int lane) {
     UNROLL for (int octet = 0; octet < 2 * BANDS; octet++)
         UNROLL for (int i = 0; i < WBT; i++) {
             const int p = 8 * octet + lane / 4, q = 8 * i + lane % 4 * 2;
-            y_t two[2];
+            done_t two[2];
             UNROLL for (int j = 0; j < 2; j++)
-                two[j] = finished(acc[octet / 2][i][octet % 2 * 2 + j], b, z, at, k, at.p0 + p, at.q0 + q + j);
+                two[j] = finished(acc[octet / 2][i][octet % 2 * 2 + j], its, z, at, k, at.p0 + p, at.q0 + q + j);
             store_run(2, plane + p * Y_PITCH + q, two);
         }
 }
 
 // Store the tile, eight channels of a pixel at a time.
-INLINE void store_tile(GLOBAL y_t *y, const SHARED half_t *tile, Place at, int warp, int lane) {
+INLINE void store_tile(GLOBAL done_t *y, const SHARED half_t *tile, Place at, int warp, int lane) {
     const int eight = lane % EIGHTS, column = lane / EIGHTS, q_end = (Q - at.q0 < WB ? Q - at.q0 : WB) - column;
     y += Z_AT(at.n, at.k0 + 8 * eight, at.p0, at.q0 + column);
     tile += EIGHT_AT(eight);
     NO_UNROLL for (int p = warp; p < HB && at.p0 + p < P; p += WARPS)
         UNROLL for (int q = 0; q < WB; q += PIXELS_AT_ONCE) {
-            y_t run[8];
+            done_t run[8];
             if (q >= q_end) continue;
             UNROLL for (int i = 0; i < 8; i++)
-                run[i] = ((const SHARED y_t *)(tile + i * PLANE))[p * Y_PITCH + column + q];
-            store_eight(y + ((offset_t)p * Q + q) * K, run);
+                run[i] = ((const SHARED done_t *)(tile + i * PLANE))[p * Y_PITCH + column + q];
+            GLOBAL done_t *to = y + ((offset_t)p * Q + q) * K;
+#if VECTORS
+            store_run(8, to, run);
+#else
+            UNROLL for (int i = 0; i < 8; i++) to[i] = run[i];
+#endif
         }
 }
 #else
-INLINE void store_sums(GLOBAL y_t *y, acc_t acc[BANDS][WBT][4], const GLOBAL out_t *bias, const GLOBAL out_t *z,
-                       Place at, int k, int lane) {
-    const acc_t b = BIAS && EPILOGUE_HERE ? out_load(bias + k) : 0;
+INLINE void store_sums(GLOBAL done_t *y, const sum_t acc[BANDS][WBT][4], Channel its, const GLOBAL out_t *z, Place at,
+                       int k, int lane) {
     UNROLL for (int octet = 0; octet < 2 * BANDS; octet++)
         UNROLL for (int i = 0; i < WBT; i++) {
             const int p = at.p0 + 8 * octet + lane / 4, q = at.q0 + 8 * i + lane % 4 * 2;
-            y_t two[2];
+            done_t two[2];
             if (p >= P || q >= Q) continue;
             UNROLL for (int j = 0; j < 2; j++)
-                two[j] = finished(acc[octet / 2][i][octet % 2 * 2 + j], b, z, at, k, p, q + j);
-            GLOBAL y_t *to = y + Z_AT(at.n, k, p, q);
+                two[j] = finished(acc[octet / 2][i][octet % 2 * 2 + j], its, z, at, k, p, q + j);
+            GLOBAL done_t *to = y + Z_AT(at.n, k, p, q);
 #if VECTORS && Q % 2 == 0
             store_run(2, to, two);
 #else
@@ -185,7 +208,7 @@ INLINE void store_sums(GLOBAL y_t *y, acc_t acc[BANDS][WBT][4], const GLOBAL out
 
 BOUNDED_KERNEL(toeplitz, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
- const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y) {
+ const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y SCALE_PARAMETER) {
     SHARED_ARRAY(shared);
     SHARED half_t *tile = (SHARED half_t *)shared, *taps = tile + TILE;
     const Place at = find_place(GROUP(0));
@@ -195,15 +218,16 @@ BOUNDED_KERNEL(toeplitz, THREADS, MIN_BLOCKS)
     ASYNC_WAIT(0);
     BARRIER();
     NO_UNROLL for (int c = warp; c < CB; c += WARPS) {
-        acc_t acc[BANDS][WBT][4];
+        const Channel its = channel_of(bias, at.k0 + c SCALE_ARGUMENT);
+        sum_t acc[BANDS][WBT][4];
         UNROLL for (int b = 0; b < BANDS; b++)
             UNROLL for (int i = 0; i < WBT; i++) UNROLL for (int e = 0; e < 4; e++) acc[b][i][e] = 0;
         sum_up(acc, tile + plane_at(c), taps + c * R * W_PITCH, lane);
 #if Y_NHWC
         WARP_BARRIER();  // the channel's inputs are not needed any more
-        keep_sums((SHARED y_t *)(tile + plane_at(c)), acc, bias, z, at, at.k0 + c, lane);
+        keep_sums((SHARED done_t *)(tile + plane_at(c)), acc, its, z, at, at.k0 + c, lane);
 #else
-        store_sums(y, acc, bias, z, at, at.k0 + c, lane);
+        store_sums(y, acc, its, z, at, at.k0 + c, lane);
 #endif
     }
 #if Y_NHWC

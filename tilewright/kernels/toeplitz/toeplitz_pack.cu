@@ -1,4 +1,5 @@
-// The filter of a depthwise layer as the toeplitz family stages it: [K][R][PACK_TAPS] numbers of 16 bits.
+// The filter of a depthwise layer as the toeplitz family stages it: [K][R][PACK_TAPS] numbers of 16 bits, f16 of i8 and
+// e4m3.
 //
 //   PACK_FIRST  zeros before a row's taps      PACK_STEP  from one tap to the next, zeros between (dilation)
 //   PACK_TAPS   numbers of a row, zeros to its end
@@ -10,6 +11,12 @@
 
 #define PACKED ((offset_t)GROUP_COUNT * SIZE_R * (PACK_TAPS / 2))  // words of two
 
+#if DTYPE == 4 || DTYPE == 5
+#define STAGED(v) float_half(widened(v))
+#else
+#define STAGED(v) (v)
+#endif
+
 KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
     FOR_EACH(item, PACKED) {
         const offset_t row = item / (PACK_TAPS / 2);
@@ -17,7 +24,7 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
         for (int j = 0; j < 2; j++) {
             const int i = (int)(item % (PACK_TAPS / 2)) * 2 + j - PACK_FIRST;
             if (i >= 0 && i % PACK_STEP == 0 && i / PACK_STEP < SIZE_S)
-                word |= (unsigned)w[row * SIZE_S + i / PACK_STEP] << 16 * j;
+                word |= (unsigned)STAGED(w[row * SIZE_S + i / PACK_STEP]) << 16 * j;
         }
         packed[item] = word;
     }

@@ -12,6 +12,14 @@
 
 #if X_NHWC
 #define ROW_COPIES ((XW + PIXELS_AT_ONCE - 1) / PIXELS_AT_ONCE)  // of a row
+#if OF_BYTES
+#define EIGHT_WORDS 2
+#else
+#define EIGHT_WORDS 4
+#endif
+#define IN_WORD (8 / EIGHT_WORDS)  // numbers of a word
+
+INLINE half_t staged_of_word(unsigned word, int i) { return staged((in_t)(word >> i * (32 / IN_WORD))); }
 
 INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int warp, int lane) {
     const int eight = lane % EIGHTS, column = lane / EIGHTS;
@@ -19,16 +27,19 @@ INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int war
     x += X_AT(at.n, at.k0 + 8 * eight, 0, 0);
     tile += EIGHT_AT(eight) + column;
     NO_UNROLL for (int first = warp; first < XH; first += ROWS_IN_FLIGHT * WARPS) {
-        unsigned held[ROWS_IN_FLIGHT][ROW_COPIES][4];
+        unsigned held[ROWS_IN_FLIGHT][ROW_COPIES][EIGHT_WORDS];
         UNROLL for (int i = 0; i < ROWS_IN_FLIGHT; i++) {
             const int row = first + i * WARPS, inside = row < XH && (unsigned)(h0 + row) < H;
             const GLOBAL in_t *from = x + ((offset_t)(h0 + row) * W + w0) * C;
             UNROLL for (int j = 0; j < ROW_COPIES; j++) {
-                UNROLL for (int u = 0; u < 4; u++) held[i][j][u] = 0;
+                UNROLL for (int u = 0; u < EIGHT_WORDS; u++) held[i][j][u] = 0;
                 if (inside && (unsigned)(w0 + j * PIXELS_AT_ONCE) < W) {
                     const GLOBAL in_t *pixel = from + j * (PIXELS_AT_ONCE * C);
 #if VECTORS
-                    load_run(4, held[i][j], (const GLOBAL unsigned *)pixel);
+                    load_run(EIGHT_WORDS, held[i][j], (const GLOBAL unsigned *)pixel);
+#elif OF_BYTES
+                    UNROLL for (int u = 0; u < 8; u++)
+                        held[i][j][u / 4] |= (unsigned)(unsigned char)pixel[u] << u % 4 * 8;
 #else
                     UNROLL for (int u = 0; u < 8; u++) held[i][j][u / 2] |= (unsigned)pixel[u] << u % 2 * 16;
 #endif
@@ -39,7 +50,8 @@ INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int war
             UNROLL for (int j = 0; j < ROW_COPIES; j++) {
                 SHARED half_t *to = tile + (first + i * WARPS) * PITCH + j * PIXELS_AT_ONCE;
                 if (first + i * WARPS < XH && (XW % PIXELS_AT_ONCE == 0 || column + j * PIXELS_AT_ONCE < XW))
-                    UNROLL for (int u = 0; u < 8; u++) to[u * PLANE] = (half_t)(held[i][j][u / 2] >> u % 2 * 16);
+                    UNROLL for (int u = 0; u < 8; u++)
+                        to[u * PLANE] = staged_of_word(held[i][j][u / IN_WORD], u % IN_WORD);
             }
     }
 }
@@ -49,7 +61,7 @@ INLINE void stage_x(SHARED half_t *tile, const GLOBAL in_t *x, Place at, int war
 
 // Eight columns of a row from w on, of which `row` is the first; zeros outside the image.
 INLINE void load_eight(unsigned held[4], const GLOBAL in_t *row, int w, int inside) {
-#if VECTORS && W % 2 == 0  // two at a time, none cut by the edge of the image, from an even column on
+#if VECTORS && W % 2 == 0 && !OF_BYTES  // two at a time, none cut by the edge of the image, from an even column on
 #define ODD (PAD_L % 2)
     unsigned twos[5];
     UNROLL for (int i = 0; i < 4 + ODD; i++)
@@ -57,7 +69,7 @@ INLINE void load_eight(unsigned held[4], const GLOBAL in_t *row, int w, int insi
     UNROLL for (int i = 0; i < 4; i++) held[i] = ODD ? twos[i] >> 16 | twos[i + ODD] << 16 : twos[i];
 #else
     half_t one[8];
-    UNROLL for (int i = 0; i < 8; i++) one[i] = inside && (unsigned)(w + i) < W ? row[w + i] : 0;
+    UNROLL for (int i = 0; i < 8; i++) one[i] = inside && (unsigned)(w + i) < W ? staged(row[w + i]) : 0;
     UNROLL for (int i = 0; i < 4; i++) held[i] = one[2 * i] | (unsigned)one[2 * i + 1] << 16;
 #endif
 }

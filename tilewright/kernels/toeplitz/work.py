@@ -7,9 +7,18 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS
-from tilewright.kernels.toeplitz.tile import BAND, EIGHT, products_of_row, registers, rounds, steps, tiling_of
+from tilewright.kernels.toeplitz.tile import (
+    BAND,
+    EIGHT,
+    products_of_row,
+    registers,
+    rounds,
+    steps,
+    stored_bytes,
+    tiling_of,
+)
 from tilewright.kernels.work import GpuWork
-from tilewright.problem import Problem
+from tilewright.problem import DTYPE_BYTES, Problem
 
 ROUND_CYCLES = 2000.0  # until rows that a warp loads have come (fitted to 143 trials of 11 layers on an H100)
 
@@ -24,7 +33,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     nhwc, out_nhwc = pr.layout_in == "nhwc", pr.layout_out == "nhwc"
     items, copies = tiling.items / threads, cf["cb"] * pr.r * tiling.taps / EIGHT / threads
     outputs = cf["cb"] * cf["th"] * EIGHT * cf["wb"]
-    out_bytes = 4 if cf["combine"] == TWO_PASS else 2
+    in_bytes, out_bytes = DTYPE_BYTES[pr.dtype], stored_bytes(pr, cf)
+    converted = 2.0 * EIGHT * (in_bytes == 1)  # a byte to an f32, and that to an f16
     lone = 2.0 if cf["cb"] == EIGHT else 1.0  # half of a sector of nhwc: the other half is another block's
     stored = outputs * out_bytes / 32
     resident_ = resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"])
@@ -33,11 +43,11 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         blocks=tiling.blocks, threads=threads, registers=registers(pr, cf), resident=resident_,
         shared_bytes=tiling.shared_bytes, steps=rounds(pr, tiling, cf),
         fma=products, shared_loads=loads + rows * 6.0 * steps(pr),
-        staging=items * (17.0 if nhwc else 24.0) + copies * 5.0,
+        staging=items * ((17.0 if nhwc else 24.0) + converted) + copies * 5.0,
         epilogue=outputs / threads * (6.0 if out_nhwc else 4.0),
         wavefronts=0.6 * (4.0 * loads * warps + (inputs / 32 if nhwc else inputs / 64)
                           + (outputs / 16 if out_nhwc else 0.0)),
-        load_bytes=2.0 * inputs * (lone if nhwc else 1.0) + 2.0 * cf["cb"] * pr.r * tiling.taps,
+        load_bytes=in_bytes * inputs * (lone if nhwc else 1.0) + 2.0 * cf["cb"] * pr.r * tiling.taps,
         store_sectors=stored * (lone if out_nhwc else 2.0),
         dram_bytes=float(pr.x_bytes + 2 * pr.k * pr.r * tiling.taps + pr.y_bytes),
         combine=COMBINE_NAMES[cf["combine"]],
