@@ -108,6 +108,10 @@ SHAPES = (
     "n2c19h13w11k37r3s3p2x3d2x3-f32+bias+relu",  # the outputs of a tile lie apart
     "n1c16h5w12k18r3s3p6x1d6x1-f32-nhwc2nchw+add",  # further than there are rows
     "n1c17h14w13k18r5s5p4d2-f32-nhwc+alpha0.5+silu",
+    "n2c17h9w15k18r1s7p0x3-f32+bias",  # filters of one row, or column
+    "n1c16h15w6k17r7s1p3x0-f32-nhwc+relu",
+    "n2c18h5w19k16r1s3p0x2d1x2-f32-nhwc2nchw+add",
+    "n1c16h13w8k19r5s1p2x0-f32-nchw2nhwc+alpha0.5+silu",
     "n1c42h9w8k38r1s1-f32+alpha0.5+leaky0.5",  # products whose blocks are not whole
     "n3c37h3w7k45r1s1-f32-nhwc+bias+silu",
     "n1c32h9w11k32r3s3p1g4-f16-nhwc+bias+relu",  # groups of 8 channels, of 4, and of 16

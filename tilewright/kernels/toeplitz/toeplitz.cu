@@ -154,8 +154,8 @@ INLINE done_t finished(sum_t sum, Channel its, const GLOBAL out_t *z, Place at, 
 
 #if Y_NHWC
 // A lane's sums into the place of the channel's inputs.
-INLINE void keep_sums(SHARED done_t *plane, const sum_t acc[BANDS][WBT][4], Channel its, const GLOBAL out_t *z, Place at,
-                      int k, int lane) {
+INLINE void keep_sums(SHARED done_t *plane, const sum_t acc[BANDS][WBT][4], Channel its, const GLOBAL out_t *z,
+                      Place at, int k, int lane) {
     UNROLL for (int octet = 0; octet < 2 * BANDS; octet++)
         UNROLL for (int i = 0; i < WBT; i++) {
             const int p = 8 * octet + lane / 4, q = 8 * i + lane % 4 * 2;
@@ -186,8 +186,8 @@ INLINE void store_tile(GLOBAL done_t *y, const SHARED half_t *tile, Place at, in
         }
 }
 #else
-INLINE void store_sums(GLOBAL done_t *y, const sum_t acc[BANDS][WBT][4], Channel its, const GLOBAL out_t *z, Place at,
-                       int k, int lane) {
+INLINE void store_sums(GLOBAL done_t *y, const sum_t acc[BANDS][WBT][4], Channel its, const GLOBAL out_t *z,
+                       Place at, int k, int lane) {
     UNROLL for (int octet = 0; octet < 2 * BANDS; octet++)
         UNROLL for (int i = 0; i < WBT; i++) {
             const int p = at.p0 + 8 * octet + lane / 4, q = at.q0 + 8 * i + lane % 4 * 2;

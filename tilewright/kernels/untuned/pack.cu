@@ -5,8 +5,8 @@
 //   channels 4c .. 4c + 3, the first in the lowest byte, for dot4. PACK_C counts words.
 //   PACK_FLAT 1: [c][r * s][K], all groups side by side
 //   PACK_WINOGRAD 1: the 16 elements of the 3x3 filter transformed by F(2x2) in place of its 9 taps
-//   PACK_WINOGRAD 2: the filter at PACK_POINTS points (points.h) along both sides, each element of them a group of 1x1
-//                    filters: [PACK_POINTS^2][k tile][c][PACK_K]
+//   PACK_WINOGRAD 2: the filter at PACK_POINTS points (points.h) along each side that has more than one tap, each
+//                    element of them a group of 1x1 filters: [points down * across][k tile][c][PACK_K]
 //   PACK_WINOGRAD 3: its rows at PACK_POINTS points: [PACK_POINTS][k tile][c][r][PACK_K]
 //   PACK_CHUNKS: tiles as the mma and hopper families stage them in shared memory, see pack_tensor.h
 //
@@ -67,11 +67,15 @@ INLINE void column(GLOBAL acc_t *packed, const GLOBAL in_t *w, int has, int grou
 #define PACKS_FILTER
 #include "points.h"
 
+#define POINTS_DOWN (SIZE_R > 1 ? POINTS : 1)
+#define POINTS_ACROSS (SIZE_S > 1 ? POINTS : 1)
+INLINE float distances_along(int taps, int point) { return taps > 1 ? distances_of(point) : 1.0f; }
+
 // G g G' or, of rows, g G', with G the powers of the points over their distances.
 INLINE void column(GLOBAL acc_t *packed, const GLOBAL in_t *w, int has, int group, int tile, int c, int i) {
     acc_t g[SIZE_R][SIZE_S];
     UNROLL for (int tap = 0; tap < TAPS; tap++) g[tap / SIZE_S][tap % SIZE_S] = has ? in_load(w + tap) : 0.0f;
-    UNROLL for (int across = 0; across < POINTS; across++) {
+    UNROLL for (int across = 0; across < POINTS_ACROSS; across++) {
         float of_tap[SIZE_S];
         acc_t rows[SIZE_R];
         powers_of(across, SIZE_S, of_tap);
@@ -82,12 +86,13 @@ INLINE void column(GLOBAL acc_t *packed, const GLOBAL in_t *w, int has, int grou
 #if PACK_WINOGRAD == 3
         UNROLL for (int y = 0; y < SIZE_R; y++) packed[place(across, tile, c, y, i)] = rows[y] / distances_of(across);
 #else
-        UNROLL for (int down = 0; down < POINTS; down++) {
+        UNROLL for (int down = 0; down < POINTS_DOWN; down++) {
             float of_row[SIZE_R];
             acc_t sum = 0.0f;
             powers_of(down, SIZE_R, of_row);
             UNROLL for (int y = 0; y < SIZE_R; y++) sum += of_row[y] * rows[y];
-            packed[place(down * POINTS + across, tile, c, 0, i)] = sum / (distances_of(across) * distances_of(down));
+            packed[place(down * POINTS_ACROSS + across, tile, c, 0, i)] =
+                sum / (distances_along(SIZE_S, across) * distances_along(SIZE_R, down));
         }
 #endif
     }

@@ -1,7 +1,9 @@
 """The winograd4 and winograd8 families: stride 1, by tiles of 6x6 or 8x8 inputs, in three kernels.
 
 By 6x6 a 3x3 filter takes 36 multiply-adds for 16 outputs instead of 144, a 5x5 filter 36 for 4 instead of
-100; by 8x8 a 5x5 filter takes 64 for 16 instead of 400, a 7x7 filter 64 for 4 instead of 196.
+100; by 8x8 a 5x5 filter takes 64 for 16 instead of 400, a 7x7 filter 64 for 4 instead of 196. A filter of one
+row or column is transformed along that alone, on a GPU: 1x3 takes 6 for 4 outputs instead of 12, 1x7 8 for 2
+instead of 14.
 Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv:1509.09308, F(4x4, 3x3);
 the points are our own (points.h).
 """
@@ -47,7 +49,7 @@ def products(pr: Problem, side: int, slab: int = 0, cores: bool = False) -> Prob
     They are those of ``slab`` rows of tiles; on CPU cores in the layouts that their kernel is best at.
     """
     layouts = ("nchw", "nhwc") if cores else (pr.layout_in, pr.layout_out)
-    return batch(side * side, pr.c, pr.k, (slab or _rows(pr, side)) * _columns(pr, side), *layouts)
+    return batch(_elements(pr, side), pr.c, pr.k, (slab or _rows(pr, side)) * _columns(pr, side), *layouts)
 
 
 class Winograd4(Family):
@@ -71,16 +73,19 @@ class Winograd4(Family):
         """Take filters of stride 1 with channels enough to average out the transforms' error."""
         if reason := super().refuses(problem, device):
             return reason
-        if not {problem.r, problem.s} <= set(self.taps) or problem.stride != (1, 1):
+        sides = {problem.r, problem.s}
+        if not sides <= {1, *self.taps} or sides == {1} or problem.stride != (1, 1):
             squares = " or ".join(f"{taps}x{taps}" for taps in self.taps)
-            return f"the filter is not {squares} with stride 1"
+            return f"the filter is not {squares}, or a row or column of these, with stride 1"
+        if 1 in sides and not device.is_gpu:
+            return "on CPU cores tiles are squares: it leaves filters of one row or column to others"
         if problem.dilation != (1, 1) and problem.epilogue.pool:
             return "under a dilated filter the outputs of a tile lie apart: they are no window of a pool"
         if problem.groups != 1 or min(problem.c, problem.k) < FEWEST_CHANNELS:
             return f"it is made for one group of at least {FEWEST_CHANNELS} channels in and out"
         if reason := bare(problem):
             return reason
-        if self.side**2 * max(problem.c, problem.k) > MAX_EXTENT:
+        if _elements(problem, self.side) * max(problem.c, problem.k) > MAX_EXTENT:
             return f"its matrix products would have more than {MAX_EXTENT:,} channels together"
         pool = problem.epilogue.pool
         down, across = _outputs(problem, self.side)
@@ -101,7 +106,7 @@ class Winograd4(Family):
     def multiplies(self, problem: Problem) -> float:
         """One for each element of a tile."""
         down, across = _outputs(problem, self.side)
-        return self.side**2 / (problem.r * problem.s * down * across)
+        return _elements(problem, self.side) / (problem.r * problem.s * down * across)
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The matrix products."""
@@ -154,9 +159,21 @@ def _half(problem: Problem, side: int, device: Device) -> tuple[Problem, Family]
     return products(problem, side, _slab(problem, side, device), cores), DIRECT if cores else GEMM
 
 
+def _points(pr: Problem, side: int) -> tuple[int, int]:
+    """Inputs of a tile, as many as points, down and across: one where there is one tap."""
+    return (side if pr.r > 1 else 1), (side if pr.s > 1 else 1)
+
+
+def _elements(pr: Problem, side: int) -> int:
+    """Elements of a transformed tile."""
+    down, across = _points(pr, side)
+    return down * across
+
+
 def _outputs(pr: Problem, side: int) -> tuple[int, int]:
     """Outputs of a tile, down and across."""
-    return side + 1 - pr.r, side + 1 - pr.s
+    down, across = _points(pr, side)
+    return down + 1 - pr.r, across + 1 - pr.s
 
 
 def _rows(pr: Problem, side: int) -> int:
@@ -174,11 +191,11 @@ def _slab(pr: Problem, side: int, device: Device) -> int:
 
     A CPU's last cache holds what passes, unless the filter is larger; a GPU needs no more workspace.
     """
-    row = 4 * side**2 * (pr.c + pr.k) * _columns(pr, side)
+    row = 4 * _elements(pr, side) * (pr.c + pr.k) * _columns(pr, side)
     most = SLAB_BYTES if device.is_gpu else int(SLAB_SHARE * device.l2_bytes)
     passes = row * _rows(pr, side)
     slabs = ceil_div(passes, max(row, most))
-    if not device.is_gpu and (slabs - 1) * 4 * side**2 * pr.c * pr.k > 2 * passes:
+    if not device.is_gpu and (slabs - 1) * 4 * _elements(pr, side) * pr.c * pr.k > 2 * passes:
         slabs = 1  # what passes goes to memory and back, but no slab reads the larger filter again
     return ceil_div(_rows(pr, side), slabs)
 
@@ -233,11 +250,12 @@ def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
 
 def _defines(pr: Problem, side: int, half: Problem) -> dict[str, int]:
     """The defines of winograd4.h: the layer, and its tiles."""
-    down, across = _outputs(pr, side)
+    (points_down, points_across), (down, across) = _points(pr, side), _outputs(pr, side)
     largest = max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes)
     return sizes(pr) | dict(
-        POINTS=side, SIDE_P=down, SIDE_Q=across, TILES=half.w, TILES_P=_rows(pr, side) // pr.n,
-        TILES_Q=_columns(pr, side), OFFSET64=offset64(largest // 4),
+        POINTS=side, POINTS_P=points_down, POINTS_Q=points_across, SIDE_P=down, SIDE_Q=across,
+        TILES=half.w, TILES_P=_rows(pr, side) // pr.n, TILES_Q=_columns(pr, side),
+        OFFSET64=offset64(largest // 4),
     )  # fmt: skip
 
 

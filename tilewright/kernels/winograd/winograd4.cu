@@ -1,6 +1,7 @@
 // winograd4, winograd8: stride 1, by tiles of POINTS x POINTS inputs, 6x6 or 8x8. 3x3 filters by F(4x4, 3x3): 36
 // multiply-adds for 16 outputs where direct takes 144; 5x5 by F(2x2, 5x5), 36 for 4 where direct takes 100, or by
-// F(4x4, 5x5), 64 for 16 where it takes 400; 7x7 by F(2x2, 7x7); 3x5 and 5x3 by one of them along each side.
+// F(4x4, 5x5), 64 for 16 where it takes 400; 7x7 by F(2x2, 7x7); 3x5 and 5x3 by one of them along each side. 1x3 by
+// F(4, 3) along its row, 6 multiply-adds for 4 outputs where direct takes 12; 7x1 by F(2, 7) along its column.
 //
 //   V[e][c][t] = (B' d B)[e]                    transform_input: d is the input under tile t
 //   M[e][k][t] = sum over c of U[e][k][c] V[e][c][t]     ELEMENTS matrix products, by another family
@@ -25,6 +26,22 @@
 typedef float value_t;
 #include "winograd4.h"
 
+// The transforms of a row of a tile and of a column, POINTS_Q apart; of one tap none.
+#if POINTS_Q > 1
+#define ROW_AT_POINTS(to, d) at_points(to, d, 1)
+#define ROW_FROM_POINTS(to, m) from_points(SIDE_Q, to, m, 1)
+#else
+#define ROW_AT_POINTS(to, d) ((to)[0] = (d)[0])
+#define ROW_FROM_POINTS(to, m) ((to)[0] = (m)[0])
+#endif
+#if POINTS_P > 1
+#define COLUMN_AT_POINTS(to, d) at_points(to, d, POINTS_Q)
+#define COLUMN_FROM_POINTS(to, m) from_points(SIDE_P, to, m, 1)
+#else
+#define COLUMN_AT_POINTS(to, d) ((to)[0] = (d)[0])
+#define COLUMN_FROM_POINTS(to, m) ((to)[0] = (m)[0])
+#endif
+
 // Where V and M have element e of channel c and tile t: images of ELEMENTS groups of channels.
 #define PRODUCT_AT(e, c, t, channels, nhwc) (nhwc ? ((offset_t)(t) * ELEMENTS + (e)) * (channels) + (c) \
                                                   : ((offset_t)(e) * (channels) + (c)) * TILES + (t))
@@ -43,17 +60,17 @@ BOUNDED_KERNEL(transform_input, THREADS, 1)
     if (item >= (offset_t)SIZE_C * SLAB_TILES || t >= TILES_ALL) return;
     int n = t / (TILES_P * TILES_Q), h0 = ROW_OF(t / TILES_Q % TILES_P) - PAD_TOP,
         w0 = COLUMN_OF(t % TILES_Q) - PAD_LEFT;
-    float d[POINTS][POINTS], half_way[POINTS][POINTS], v[POINTS];
-    UNROLL for (int i = 0; i < POINTS; i++)
-        UNROLL for (int j = 0; j < POINTS; j++) {
+    float d[POINTS_P][POINTS_Q], half_way[POINTS_P][POINTS_Q], v[POINTS_P];
+    UNROLL for (int i = 0; i < POINTS_P; i++)
+        UNROLL for (int j = 0; j < POINTS_Q; j++) {
             int h = h0 + i * DILATION_H, w = w0 + j * DILATION_W, inside = (unsigned)h < SIZE_H && (unsigned)w < SIZE_W;
             d[i][j] = inside ? x[X_AT(n, c, h, w)] : 0.0f;
         }
-    UNROLL for (int i = 0; i < POINTS; i++) at_points(half_way[i], d[i], 1);
-    UNROLL for (int j = 0; j < POINTS; j++) {
-        at_points(v, &half_way[0][j], POINTS);
-        UNROLL for (int i = 0; i < POINTS; i++) {
-            int e = i * POINTS + j;
+    UNROLL for (int i = 0; i < POINTS_P; i++) ROW_AT_POINTS(half_way[i], d[i]);
+    UNROLL for (int j = 0; j < POINTS_Q; j++) {
+        COLUMN_AT_POINTS(v, &half_way[0][j]);
+        UNROLL for (int i = 0; i < POINTS_P; i++) {
+            int e = i * POINTS_Q + j;
             tiles[PRODUCT_AT(e, c, in_slab, SIZE_C, X_NHWC)] = v[i];
         }
     }
@@ -98,17 +115,17 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
     if (THREAD(0) == 0 && atomic_count(drawn) == SLABS * BLOCKS_OUT - 1) *drawn = 0;  // ready for the next run
 #endif
     if (item >= (offset_t)SIZE_K * SLAB_TILES || t >= TILES_ALL) return;
-    float half_way[SIDE_P][POINTS], sums[SIDE_P][SIDE_Q], column[SIDE_P];
-    UNROLL for (int j = 0; j < POINTS; j++) {
-        float m[POINTS];
-        UNROLL for (int i = 0; i < POINTS; i++) {
-            int e = i * POINTS + j;
+    float half_way[SIDE_P][POINTS_Q], sums[SIDE_P][SIDE_Q], column[SIDE_P];
+    UNROLL for (int j = 0; j < POINTS_Q; j++) {
+        float m[POINTS_P];
+        UNROLL for (int i = 0; i < POINTS_P; i++) {
+            int e = i * POINTS_Q + j;
             m[i] = load_made(products + PRODUCT_AT(e, k, in_slab, SIZE_K, Y_NHWC));
         }
-        from_points(SIDE_P, column, m, 1);
+        COLUMN_FROM_POINTS(column, m);
         UNROLL for (int i = 0; i < SIDE_P; i++) half_way[i][j] = column[i];
     }
-    UNROLL for (int i = 0; i < SIDE_P; i++) from_points(SIDE_Q, sums[i], half_way[i], 1);
+    UNROLL for (int i = 0; i < SIDE_P; i++) ROW_FROM_POINTS(sums[i], half_way[i]);
     int p0 = ROW_OF(t / TILES_Q % TILES_P), q0 = COLUMN_OF(t % TILES_Q);
     store_tile(y, bias, z, t / (TILES_P * TILES_Q), k, p0, q0, sums);
 }

@@ -2,11 +2,12 @@
 // value_t is a float, or a vector of them: what a thread transforms at once.
 //
 // Tiles of 6 inputs make 4 outputs of 3 taps, or 2 of 5; tiles of 8 make 4 of 5, or 2 of 7. The input's transform is
-// the same for all, the output's stops earlier: SIDE_P of them down, SIDE_Q across.
+// the same for all, the output's stops earlier: SIDE_P of them down, SIDE_Q across. Along a side of one tap nothing is
+// transformed: POINTS_P or POINTS_Q is 1 there.
 
 #include "sizes.h"
 
-#define ELEMENTS (POINTS * POINTS)
+#define ELEMENTS (POINTS_P * POINTS_Q)
 #define TILES_IMAGE (TILES_P * TILES_Q)
 #define TILES_ALL (SIZE_N * TILES_IMAGE)
 // Where a row, or column, of tiles begins: the outputs of a tile lie as far apart as the taps of the filter.
