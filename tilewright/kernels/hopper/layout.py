@@ -30,15 +30,8 @@ from tilewright.kernels.hopper.finish import (
     out_bytes,
     stores,
 )
-from tilewright.kernels.hopper.raster import (
-    SEGMENT,
-    SWIZZLED,
-    image_of,
-    joint,
-    places_of,
-    raw_stages_of,
-    segments_of,
-)
+from tilewright.kernels.hopper.image import SWIZZLED, image_of, joint
+from tilewright.kernels.hopper.raster import SEGMENT, places_of, raw_stages_of, segments_of
 from tilewright.kernels.hopper.sum import parts_of
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
@@ -99,12 +92,17 @@ class Layout(NamedTuple):
         return {name.upper(): value for name, value in self._asdict().items()}
 
 
+def filter_bytes(pr: Problem, cf: Values) -> int:
+    """Bytes of a tile of filters, with low parts."""
+    return 16 * 64 * cf["wm"] * cf["chunks"] * parts_of(pr)
+
+
 def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layout:
     """Lay out a block's shared memory: of one that ``stays``; ``who`` finishes sums (None: room for any)."""
     kb, nb, sc, parts = 64 * cf["wm"], cf["bn"] * cf["wn"], cf["sc"], parts_of(pr)
     image, places = image_of(pr, cf), places_of(pr, cf)
     # filters and patches
-    w_bytes = 16 * kb * cf["chunks"] * parts
+    w_bytes = filter_bytes(pr, cf)
     x_next = 16 * places + 16  # 16 more: pieces of one place lie in different banks
     x_bytes = (16 * places if cf["pieces"] == SWIZZLED else x_next) * cf["chunks"] * parts
     x_stages, x_bars = (cf["stages"] * cf["batch"], 0) if joint(pr, cf["x"], image) else (cf["xs"], cf["xs"])

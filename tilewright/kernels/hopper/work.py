@@ -6,26 +6,29 @@ from tilewright.device import Device
 from tilewright.floor import least_bytes
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.finish import MET, OWN, STORE_WORDS, finish, out_bytes, run, stores
-from tilewright.kernels.hopper.raster import joint, places_of, raw_stages_of
+from tilewright.kernels.hopper.image import joint
+from tilewright.kernels.hopper.raster import places_of, raw_stages_of
 from tilewright.kernels.hopper.sum import (
-    COPIES,
-    GATHERED,
-    HALVED,
     PROMOTED,
-    TAPWISE,
-    TURNED,
     held,
-    leads,
     most_patches,
     most_steps,
     numbers,
     parts_of,
     products,
     promotions,
+)
+from tilewright.kernels.hopper.tile import HopperTiling, registers, tiling_of
+from tilewright.kernels.hopper.ways import (
+    COPIES,
+    GATHERED,
+    HALVED,
+    TAPWISE,
+    TURNED,
+    leads,
     skewed,
     turns_runs,
 )
-from tilewright.kernels.hopper.tile import HopperTiling, registers, tiling_of
 from tilewright.kernels.products import TF32, THREE
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.untuned.nhwc import copied_bytes, each
