@@ -55,6 +55,37 @@ assert conv(2) == [18.0] * 3
     )
 
 
+def test_what_pocls_compiler_is_told_makes_other_kernels(tmp_path: Path) -> None:
+    """Of a limit to unrolling PoCL's own cache knows nothing; a value may be any text."""
+    run(
+        """
+from tilewright.kernels import family
+from tilewright.problem import Problem
+from tilewright.runtime.opencl import OpenclRuntime
+from tilewright.runtime.opencl_cache import _FOLDER
+
+def compiled():
+    cpu = OpenclRuntime(cpu=True)
+    problem = Problem.parse("n1c2h5w5k3r3s3-f32")
+    config = tw.plan(problem, device="cpu").config
+    built = cpu.compile(family(config.family).blueprint(problem, cpu.device, config))
+    binary = cpu.load(built).module.get_info(cpu.cl.program_info.BINARIES)[0]
+    return cpu.compiler, built.key, _FOLDER.search(binary)[0]
+
+plain = compiled()
+assert "POCL_W" not in plain[0] and compiled() == plain, "what we set ourselves is nothing else"
+os.environ["POCL_WILOOPS_MAX_UNROLL_COUNT"] = "4"
+more = compiled()
+assert more[0] == plain[0] + " POCL_WILOOPS_MAX_UNROLL_COUNT='4'"
+os.environ["POCL_EXTRA_BUILD_FLAGS"] = "-DA=1 -DB=2"
+most = compiled()
+for one, other in ((plain, more), (plain, most), (more, most)):
+    assert all(a != b for a, b in zip(one, other))
+""",
+        tmp_path,
+    )
+
+
 def test_the_cache_may_be_trimmed_meanwhile(tmp_path: Path) -> None:
     run(
         """
