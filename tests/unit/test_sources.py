@@ -32,6 +32,7 @@ from tilewright.record import Record
 from tilewright.runtime import open_runtime
 from tilewright.search.space import sample
 from tilewright.store import sources
+from tilewright.store.exchange import from_json, to_json
 from tilewright.store.sources import RUN, RUN_ON, Sources
 
 H100 = for_architecture("sm_90")
@@ -110,7 +111,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _forget() -> None:
-    for cached in (sources._key, sources._running, source.source_key, source._body, source.kernel_files):
+    kept = (sources._key, sources._running, sources._all, sources._text)
+    for cached in (*kept, source.source_key, source._body, source.kernel_files):
         cached.cache_clear()
 
 
@@ -275,6 +277,31 @@ def test_what_a_rule_forbids_by_now_is_no_winner(monkeypatch: pytest.MonkeyPatch
             return (*super().rules(device), Rule("never", lambda problem: False, "it was wrong"))
 
     assert not Sources([Stricter()], H100, "c").has(known)
+
+
+def test_where_no_code_has_changed_no_blueprint_is_made(package: Path) -> None:
+    """Where some has, a blueprint says whether the kernels are the same."""
+    current = Sources([Direct()], H100, "c")
+    known = from_json(to_json(current.signed(record(Direct(), LAYER, H100))))
+    known = replace(known, source=current.key(known))  # a store's row has it beside
+    sources._key.cache_clear()
+
+    def made() -> int:
+        found = sources._key.cache_info().misses
+        sources._key.cache_clear()
+        return found
+
+    assert current.has(known) and made() == 0
+    assert not Sources([], H100, "c").has(known) and not Sources([Direct()], CPU, "c").has(known)
+    assert not Sources([Direct()], H100, "d").has(known) and made() == 1
+    assert Sources([Direct()], replace(H100, clock_ghz=1.0), "c").has(known) and made() == 1
+    path = package / "search" / "model.py"
+    path.write_text(path.read_text() + "\nMORE = 1\n")
+    _forget()
+    assert current.has(known) and made() == 1
+    (package / "kernels" / "direct" / "direct.cu").write_text("int other;\n")
+    _forget()
+    assert not current.has(known) and made() == 1
 
 
 @pytest.mark.parametrize("module", [*RUN, *RUN_ON["cuda"], *RUN_ON["opencl"]])
