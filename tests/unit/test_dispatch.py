@@ -36,7 +36,7 @@ from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record, Standing
 from tilewright.search import strategies as search
 from tilewright.store import Store, shipped
-from tilewright.store.exchange import made_as
+from tilewright.store.record_json import made_as
 from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.hints import bare

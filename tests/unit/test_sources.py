@@ -32,7 +32,7 @@ from tilewright.record import Record
 from tilewright.runtime import open_runtime
 from tilewright.search.space import sample
 from tilewright.store import sources
-from tilewright.store.exchange import from_json, to_json
+from tilewright.store.record_json import from_json, to_json
 from tilewright.store.sources import RUN, RUN_ON, Sources
 
 H100 = for_architecture("sm_90")

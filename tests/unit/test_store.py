@@ -14,7 +14,7 @@ from tilewright.plans.provenance import Origin
 from tilewright.problem import Problem
 from tilewright.record import Measurement, Record, Search, Standing, Versions
 from tilewright.store import Store
-from tilewright.store.exchange import from_json, to_json
+from tilewright.store.record_json import from_json, to_json
 from tilewright.store.sources import Sources
 from tilewright.tuning import hints
 from tilewright.tuning.hints import likely
