@@ -117,21 +117,21 @@ class Versions:
     Attributes:
         compiler: part of the hash of its kernels.
         driver: of the device.
+        others: libraries, clocks and what else a runtime says.
         code: hash of all our own code, the device's facts and the compiler: where it is the same, so is the
             hash of the kernels.
-        others: libraries, clocks and what else a runtime says.
     """
 
     compiler: str = ""
     driver: str = ""
-    code: str = ""
     others: Mapping[str, str] = field(default_factory=dict)
+    code: str = ""
 
     @classmethod
     def of(cls, said: Mapping[str, str]) -> Versions:
         """Sort what ``Runtime.versions`` said, and a record of it."""
         others = {name: text for name, text in said.items() if name not in ("compiler", "driver", "code")}
-        return cls(said.get("compiler", ""), said.get("driver", ""), said.get("code", ""), others)
+        return cls(said.get("compiler", ""), said.get("driver", ""), others, said.get("code", ""))
 
     @property
     def said(self) -> dict[str, str]:
