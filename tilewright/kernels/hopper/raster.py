@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.planes import row_of, spans_of
 from tilewright.kernels.hopper.ways import AS_IS, GATHERED, PLANES, TAPWISE, skewed, turns_runs
@@ -60,7 +61,7 @@ def lines(pr: Problem, way: int = AS_IS, bn: int = 0) -> tuple[View, Line, Line]
         return view, Line(view.p, 1, 0), Line(row_of(pr, bn), 1, 0)
     rows = Line.of(view.h, view.p, pr.r, pr.stride[0], pr.dilation[0], pr.pad[0])
     columns = Line.of(view.w, view.q, pr.s, pr.stride[1], pr.dilation[1], pr.pad[2])
-    even = ceil_div(columns.extent, 8) * 8
+    even = round_up(columns.extent, 8)
     if in_pieces(pr, view) and even <= columns.extent * FEW_MORE:
         columns = replace(columns, extent=even)
     return view, rows, columns
@@ -104,10 +105,11 @@ def outputs_of(pr: Problem, cf: Values) -> tuple[int, int]:
 
 def tiles_of(pr: Problem, cf: Values) -> tuple[int, int, int]:
     """Tiles of pixels: of images, rows and columns; of runs of the raster one number for all."""
-    view, pool = View.of(pr), pool_of(pr, cf)
+    pool = pool_of(pr, cf)
     if not cf["tall"] and pool is None:
         return 1, 1, ceil_div(raster(pr, cf["x"], cf["bn"]), cf["bn"] * cf["wn"])
     rows, columns = outputs_of(pr, cf)
+    view = View.of(pr)
     p, q = (view.p, view.q) if pool is None else (pr.y_p, pr.y_q)
     return view.n, ceil_div(p, max(1, rows)), ceil_div(q, max(1, columns))
 
@@ -121,8 +123,8 @@ def patch_of(pr: Problem, cf: Values) -> tuple[int, int]:
         return cf["wn"] * ceil_div(cf["bn"], spans.places), spans.places
     _, rows, columns = lines(pr, cf["x"], cf["bn"])
     if cf["tall"]:
-        return cf["wn"] + rows.reach, ceil_div(cf["bn"] + columns.reach, 8) * 8
-    return 1, ceil_div(cf["bn"] * cf["wn"] + rows.reach * columns.extent + columns.reach, 8) * 8
+        return cf["wn"] + rows.reach, round_up(cf["bn"] + columns.reach, 8)
+    return 1, round_up(cf["bn"] * cf["wn"] + rows.reach * columns.extent + columns.reach, 8)
 
 
 def places_of(pr: Problem, cf: Values) -> int:

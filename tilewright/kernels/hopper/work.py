@@ -109,13 +109,20 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         more_launches=int(copied) + 2 * looks,
         more_bytes=float((1 + looks) * pr.x_bytes + moved) if copied else 0.0,
         tensor_cycles=POWER * count * cycles + promoted * _idle(pr, cf, cycles),
-        turn_cycles=max(
-            COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, tiling),
-            _rounding(pr, cf, tiling) * patches / steps,
-            by_threads * 16 / _bytes_copied(pr, cf) / steps,
-            tiling.lines * deep * SKEWED_ROW if skewed(pr, cf["x"]) else 0.0,
-        ) + _moving(pr, cf, tiling),
+        turn_cycles=_turn(pr, cf, tiling, steps, patches, by_threads),
     )  # fmt: skip
+
+
+def _turn(
+    pr: Problem, cf: Values, tiling: HopperTiling, steps: int, patches: int, by_threads: int
+) -> float:
+    """Cycles of a step beside its products: the longest wait. Patches, and pieces by threads, are of all."""
+    deep = cf["chunks"] * numbers(pr, cf["x"])
+    return max(
+        COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, tiling),
+        _rounding(pr, cf, tiling) * patches / steps, by_threads * 16 / _bytes_copied(pr, cf) / steps,
+        tiling.lines * deep * SKEWED_ROW if skewed(pr, cf["x"]) else 0.0,
+    ) + _moving(pr, cf, tiling)  # fmt: skip
 
 
 def _storing(pr: Problem, cf: Values, runs: float) -> float:
