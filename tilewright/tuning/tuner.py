@@ -125,7 +125,7 @@ class _Run:
         store: Store | None, progress: Progress | None, children: WorkerPool | None,
     ) -> None:  # fmt: skip
         start = time.monotonic()  # before the worker is
-        self.problem, self.worker, self.wanted, self.children = problem, worker, wanted, children
+        self.problem, self.worker, self.wanted = problem, worker, wanted
         self.say: Progress = progress or (lambda event: None)
         self.device = worker.device
         if self.device.backend == "numpy":
@@ -143,6 +143,9 @@ class _Run:
         self.families = {family.name: family for family in families}
         compiler = worker.versions.compiler
         self.outcomes = Outcomes(problem, self.device, compiler, self.families, wanted.deterministic, store)
+        job = replace(worker.job, facts=self.device.facts)
+        most = min(self.budget.trials or _MOST_COMPILERS, _MOST_COMPILERS)  # no more than configs to compile
+        self.ahead = CompileAhead(job, min(most, max(1, cores() - self.gpu)), children)
         self.records: list[Record] = []
         self.idle = 0  # proposals on end that promised nothing
         self.stopped = ""
@@ -150,25 +153,11 @@ class _Run:
     def tune(self, make: MakeStrategy) -> TuneResult:
         """Search, compare the finalists, and return the result."""
         side = ThreadPoolExecutor(1)
-        here = cores()
-        job = replace(self.worker.job, facts=self.device.facts)
-        most = min(self.budget.trials or _MOST_COMPILERS, _MOST_COMPILERS)  # no more than configs to compile
-        self.ahead = CompileAhead(job, min(most, max(1, here - self.gpu)), self.children)
         self.ahead.start()
         try:
             ready = side.submit(self._prepare)  # while the compilers start and strategies think
-            strategies = [
-                make(self.wanted.strategy, family, self.problem, self.device, self.wanted.seed)
-                for family in self.families.values()
-            ]
-            known = self.outcomes.resume()
-            for record in known:
-                for strategy in strategies:
-                    strategy.tell(record)
-            self.say(Started(self.problem, self.device, self.wanted.strategy, self.budget, len(known)))
-            hints, untried = self.outcomes.hints(), self.outcomes.untried if known else ()
-            proposals = Proposals(strategies, self.outcomes.wants, list(self.families), hints, untried)
-            self._search(proposals, ready, batch_size(self.budget.trials, 2 * here))
+            known, proposals = self._begin(make)
+            self._search(proposals, ready, batch_size(self.budget.trials, 2 * cores()))
             ready.result()  # where nothing was left to try
         finally:
             self.ahead.close()
@@ -176,16 +165,30 @@ class _Run:
         spent, searched_s = self.spending, self.spending.elapsed_s
         if self.stopped in (TIME_USED, TRIALS_DONE):
             given_s = self.budget.seconds if math.isfinite(self.budget.seconds) else searched_s
-            self.outcomes.cut(given_s, len(self.records) + len(known), proposals.due)
+            self.outcomes.cut(given_s, len(self.records) + known, proposals.due)
         finalists = decide(self.worker, self.outcomes, spent, self.say)
         best = next((r for r in finalists if r.won), None)
         result = TuneResult(
-            best, tuple(self.records), tuple(finalists), seconds=spent.elapsed_s, resumed=len(known),
+            best, tuple(self.records), tuple(finalists), seconds=spent.elapsed_s, resumed=known,
             stopped=self.stopped, ready_s=spent.ready_s, searched_s=searched_s,
         )  # fmt: skip
         self.say(result)
         self.outcomes.save()
         return result
+
+    def _begin(self, make: MakeStrategy) -> tuple[int, Proposals]:
+        """Tell strategies what is known; return of how many configs that is, and what they propose."""
+        strategies = [
+            make(self.wanted.strategy, family, self.problem, self.device, self.wanted.seed)
+            for family in self.families.values()
+        ]
+        known = self.outcomes.resume()
+        for record in known:
+            for strategy in strategies:
+                strategy.tell(record)
+        self.say(Started(self.problem, self.device, self.wanted.strategy, self.budget, len(known)))
+        hints, untried = self.outcomes.hints(), self.outcomes.untried if known else ()
+        return len(known), Proposals(strategies, self.outcomes.wants, list(self.families), hints, untried)
 
     def _prepare(self) -> None:
         """Have the references made."""
@@ -200,12 +203,11 @@ class _Run:
         batches: deque[_Batch] = deque()
         try:
             if first := proposals.first(min(max(2, size // 2), self._room())):
-                known = _Batch(first, self.ahead.submit(first))
+                known = self._compiling(first)
                 thought = proposals.think(ready.done)
                 ready.result()
                 if thought and self.gpu and self.budget.trials is None:  # seconds: it compiles meanwhile
-                    batch = proposals.next(size)
-                    batches.append(_Batch(batch, self.ahead.submit(batch)))
+                    batches.append(self._compiling(proposals.next(size)))
                 self._try_batch(known, proposals)
             while not self._over and not self.ahead.closed:
                 # A GPU tries one batch while the next compiles; a CPU must be quiet to be measured.
@@ -215,7 +217,7 @@ class _Run:
                     batch = self._propose(proposals, count, batches)
                     if not batch:
                         break
-                    batches.append(_Batch(batch, self.ahead.submit(batch)))
+                    batches.append(self._compiling(batch))
                 if not batches:
                     self.stopped = "all configs tried" if self._room() > 0 else TRIALS_DONE
                     return
@@ -227,6 +229,10 @@ class _Run:
             self.stopped = TIME_USED
         finally:
             self.ahead.close()
+
+    def _compiling(self, configs: list[Config]) -> _Batch:
+        """Have configs compiled."""
+        return _Batch(configs, self.ahead.submit(configs))
 
     def _propose(self, proposals: Proposals, size: int, waiting: Iterable[_Batch]) -> list[Config]:
         """Ask for the next batch, no larger than the trials that are left."""
