@@ -89,7 +89,7 @@ for one, other in ((plain, more), (plain, most), (more, most)):
 def test_the_cache_may_be_trimmed_meanwhile(tmp_path: Path) -> None:
     run(
         """
-from tilewright.runtime import cache
+from tilewright.runtime import cache, cache_folder
 plan = tw.plan("n1c2h5w5k3r3s3-f32", device="cpu")
 os.environ["TILEWRIGHT_CACHE_MIB"] = "0"
 cache.trim()
@@ -122,11 +122,11 @@ def test_a_childs_end_leaves_the_scratch_folder_of_its_parent(tmp_path: Path) ->
     run(
         """
 import sys
-from tilewright.runtime import cache
+from tilewright.runtime import cache, cache_folder
 if not (child := os.fork()):
     sys.exit(0)
 assert os.waitpid(child, 0)[1] == 0
-assert cache.scratch().is_dir() and os.listdir(os.environ["POCL_CACHE_DIR"])
+assert cache_folder.scratch().is_dir() and os.listdir(os.environ["POCL_CACHE_DIR"])
 assert conv(2) == [18.0] * 3
 """,
         tmp_path,
@@ -139,10 +139,10 @@ def test_the_scratch_folder_may_be_removed_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     run(
         """
-from tilewright.runtime import cache
-shutil.rmtree(cache.scratch())
+from tilewright.runtime import cache, cache_folder
+shutil.rmtree(cache_folder.scratch())
 assert conv(2) == [18.0] * 3
-assert cache.scratch().stat().st_mode & 0o777 == 0o700
+assert cache_folder.scratch().stat().st_mode & 0o777 == 0o700
 """,
         tmp_path,
         NO_CACHE,

@@ -66,6 +66,7 @@ DECIDES_NOTHING = {
     "plans.streams": "whose workspace is whose",
     "hashed": "a hash that is kept",
     "runtime.cache": "binaries, kept as they are",
+    "runtime.cache_folder": "where they are kept",
     "runtime.opencl_cache": "the same",
     "runtime.opencl_errors": "words",
     "runtime.opencl_facts": "facts",

@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.errors import CompileError, DeviceError, OutOfMemory, first_error
 from tilewright.kernels.blueprint import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.kernels.source import full_source
-from tilewright.runtime import cache, forked, opencl_cache, opencl_linker, rates
+from tilewright.runtime import cache, cache_folder, forked, opencl_cache, opencl_linker, rates
 from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Resources
 from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.opencl_builtins import quick
@@ -38,6 +38,7 @@ class OpenclRuntime:
     """One OpenCL device and one in-order queue."""
 
     note = ""
+    _named: tuple[str, ...] = ()  # options by which PoCL's own cache tells what else its compiler was told
 
     def __init__(self, index: int = 0, cpu: bool = False) -> None:
         """Open the device of an index, or the first CPU."""
@@ -62,8 +63,8 @@ class OpenclRuntime:
         beside = told() if self._pocl else ""
         said = (self._device.platform.version, self._device.driver_version, beside)
         self.compiler = " ".join(filter(None, said))
-        # Of most of it PoCL's own cache knows nothing, but of all options.
-        self._named = (f"-DTOLD={hashlib.sha256(beside.encode()).hexdigest()}",) if beside else ()
+        if beside:
+            self._named = (f"-DTOLD={hashlib.sha256(beside.encode()).hexdigest()}",)
         self.device = rates.calibrated(facts(self._device, index, self.unified))
         self.array_bytes = int(self._device.max_mem_alloc_size)
         self._pending = Pending()
@@ -105,7 +106,8 @@ class OpenclRuntime:
         try:
             program = self._built(source, options)
         except self.cl.Error as error:
-            raise CompileError(f"{self.device.name}: {first_error(str(error))}{cache.no_room()}") from error
+            said = f"{first_error(str(error))}{cache_folder.no_room()}"
+            raise CompileError(f"{self.device.name}: {said}") from error
         self.quick = False
         return program
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tilewright.errors import DeviceError, how_to_get
-from tilewright.runtime import cache, opencl_cache
+from tilewright.runtime import cache, cache_folder, opencl_cache
 from tilewright.runtime.capacity import cores
 
 # PoCL's other way, a copy of the code for each work-item, gave wrong answers after a barrier (PoCL 3.0).
@@ -30,7 +30,7 @@ def import_opencl() -> Any:
     """
     if "POCL_CACHE_DIR" not in os.environ:
         # Where PoCL cannot write it would hide its devices and not say why.
-        os.environ["POCL_CACHE_DIR"] = str(cache.writable_folder() / cache.POCL)
+        os.environ["POCL_CACHE_DIR"] = str(cache_folder.writable_folder() / cache.POCL)
         opencl_cache.mend()  # children have the folder named: once is enough
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the cache of compiled kernels is ours
     os.environ.setdefault(*_METHOD)
