@@ -26,7 +26,7 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Family, Rule
 from tilewright.plans.bound_run import BoundRun
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime import open_runtime
@@ -336,7 +336,7 @@ def test_all_that_packs_binds_and_launches_is_named(backend: str) -> None:
     finally:
         sys.setprofile(None)
     ours = {name.removeprefix("tilewright.") for name in ran if name.startswith("tilewright.")}
-    assert {"plans.execution", f"runtime.{backend}", "kernels.source"} <= ours
+    assert {"plans.plan", f"runtime.{backend}", "kernels.source"} <= ours
     makes = {name for name in ours if name.partition(".")[0] in ("kernels", "problem", "device")}
     helps = {"arithmetic", "dtypes", "files", "plans.bound_run"}
     assert ours - makes - helps - {*RUN, *RUN_ON[backend], *DECIDES_NOTHING} == set()

@@ -31,7 +31,7 @@ from tilewright.record import Record, Versions
 from tilewright.search.space import legal
 
 # Modules that compile, bind and launch: on every backend, and on each that can be tuned.
-RUN = ("kernels.blueprint", "kernels.source", "plans.execution", "runtime.base")
+RUN = ("kernels.blueprint", "kernels.source", "plans.plan", "runtime.base")
 RUN_ON = {
     "cuda": ("kernels.tensor_map", "runtime.cuda", "runtime.nvrtc", "runtime.tensor_map"),
     "opencl": tuple(f"runtime.opencl{name}" for name in ("", "_builtins", "_driver", "_vectors")),
