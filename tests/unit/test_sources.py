@@ -296,6 +296,7 @@ def test_where_no_code_has_changed_no_blueprint_is_made(package: Path) -> None:
     assert not Sources([], H100, "c").has(known) and not Sources([Direct()], CPU, "c").has(known)
     assert not Sources([Direct()], H100, "d").has(known) and made() == 1
     assert Sources([Direct()], replace(H100, clock_ghz=1.0), "c").has(known) and made() == 1
+    (package / "search" / ".#model.py").symlink_to("me@nowhere.1")  # as an editor locks a file
     path = package / "search" / "model.py"
     path.write_text(path.read_text() + "\nMORE = 1\n")
     _forget()
