@@ -20,7 +20,7 @@ from tilewright.problem import Problem, shapes
 from tilewright.problem.activations import ACTIVATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [*documents(ROOT), ROOT / "CONTRIBUTING.md"]
+DOCUMENTS = [*documents(ROOT), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 
 
