@@ -22,16 +22,8 @@ from tilewright.bench.rows import BenchRow
 from tilewright.errors import StoreError
 from tilewright.problem import Problem
 from tilewright.report.results import Results, load, mean_of_those
-from tilewright.report.table import (
-    NONE,
-    Table,
-    markdown,
-    ran_peers,
-    ratio_text,
-    results_table,
-    short_table,
-    time_text,
-)
+from tilewright.report.results_table import ran_peers, results_table, short_table
+from tilewright.report.table import NONE, Table, markdown, ratio_text, time_text
 
 _MARKED = re.compile(
     r"(<!-- (table|summary|headline|slower): ([a-z0-9_/.-]+(?:, [a-z0-9_/.-]+)*) -->\n).*?(<!-- end -->)",

@@ -140,8 +140,8 @@ def main() -> None:
     from tilewright.checking.inputs import normal_inputs
     from tilewright.kernels.bound import bound
     from tilewright.kernels.untuned.reference import numpy_conv
-    from tilewright.plans.execution import Plan
     from tilewright.plans.layer import LayerPlan
+    from tilewright.plans.plan import Plan
     from tilewright.plans.provenance import UNSAID
     from tilewright.runtime import open_runtime
     from tilewright.search.space import sample

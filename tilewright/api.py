@@ -27,9 +27,9 @@ from tilewright.device import parse_selector
 from tilewright.dispatch.dispatch import entry
 from tilewright.errors import ConfigError, DeviceError
 from tilewright.kernels.config import Config
-from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.packed import Packed
+from tilewright.plans.plan import Plan
 from tilewright.plans.plan_cache import CacheEntry
 from tilewright.plans.plan_cache import forget as look_up_again
 from tilewright.plans.provenance import Origin, Provenance

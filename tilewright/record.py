@@ -118,22 +118,25 @@ class Versions:
         compiler: part of the hash of its kernels.
         driver: of the device.
         others: libraries, clocks and what else a runtime says.
+        code: hash of all our own code, the device's facts and the compiler: where it is the same, so is the
+            hash of the kernels.
     """
 
     compiler: str = ""
     driver: str = ""
     others: Mapping[str, str] = field(default_factory=dict)
+    code: str = ""
 
     @classmethod
     def of(cls, said: Mapping[str, str]) -> Versions:
-        """Sort what ``Runtime.versions`` said."""
-        others = {name: text for name, text in said.items() if name not in ("compiler", "driver")}
-        return cls(said.get("compiler", ""), said.get("driver", ""), others)
+        """Sort what ``Runtime.versions`` said, and a record of it."""
+        others = {name: text for name, text in said.items() if name not in ("compiler", "driver", "code")}
+        return cls(said.get("compiler", ""), said.get("driver", ""), others, said.get("code", ""))
 
     @property
     def said(self) -> dict[str, str]:
         """All by their names, as a runtime says them."""
-        named = {"compiler": self.compiler, "driver": self.driver}
+        named = {"compiler": self.compiler, "driver": self.driver, "code": self.code}
         return {**self.others, **{name: text for name, text in named.items() if text}}
 
 

@@ -16,7 +16,7 @@ from tilewright.errors import DeviceError
 from tilewright.kernels.bound import bound
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Memory, Runtime

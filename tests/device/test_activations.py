@@ -10,8 +10,8 @@ from every_activation import WORDS, activated
 
 from tilewright.errors import DeviceError
 from tilewright.kernels import family
-from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime

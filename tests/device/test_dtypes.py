@@ -18,8 +18,8 @@ from tilewright.dtypes import numpy_dtype
 from tilewright.kernels import family
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 

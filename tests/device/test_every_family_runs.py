@@ -19,7 +19,7 @@ from tilewright.dtypes import numpy_dtype
 from tilewright.errors import CompileError
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import Config, Family
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime

@@ -18,7 +18,7 @@ from test_hopper_family import BASE, LAST, TWO_PASS, _sums_of_any_length, _used
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 

@@ -18,7 +18,7 @@ from tilewright.kernels import FAMILIES
 from tilewright.kernels import family as family_of
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.named import NAMED
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime

@@ -18,7 +18,7 @@ from test_gpu_path import runtime as gpu_facts
 from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.kernels.family import Family
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.plans.provenance import UNSAID
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
@@ -77,7 +77,7 @@ FOLLOW = """
 from every_family import CASES
 from here import agrees
 from tilewright.kernels import family
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.search.strategies import rank

@@ -17,7 +17,7 @@ from tilewright.errors import DeviceError
 from tilewright.kernels import FAMILIES
 from tilewright.kernels import family as family_of
 from tilewright.kernels.family import Config
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime

@@ -24,7 +24,7 @@ from tilewright.kernels.family import Config, Family
 from tilewright.kernels.gemm.product import product, tiling_of
 from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of
 from tilewright.kernels.named import NAMED
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime

@@ -12,7 +12,7 @@ from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.kernels.grouped.columns import item_sides
 from tilewright.kernels.grouped.tile import rolled
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import space

@@ -10,7 +10,7 @@ from tilewright.dtypes import numpy_dtype
 from tilewright.kernels import family
 from tilewright.kernels.family import Blueprint, Config
 from tilewright.kernels.source import full_source
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import opencl
 from tilewright.runtime.opencl import OPTIONS, OpenclRuntime

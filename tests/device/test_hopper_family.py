@@ -21,7 +21,7 @@ from tilewright.kernels import family
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 

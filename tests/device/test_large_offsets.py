@@ -12,7 +12,7 @@ import pytest
 from test_gpu_path import runtime
 
 from tilewright.kernels import family
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.search.space import Space
 

@@ -17,8 +17,8 @@ from tilewright.errors import ArrayError, DeviceError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime

@@ -11,7 +11,7 @@ from test_gpu_path import runtime
 from tilewright.checking.verify import Verifier
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 
 __all__ = ["runtime"]  # a fixture

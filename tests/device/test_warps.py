@@ -22,7 +22,7 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.source import kernel_files
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 

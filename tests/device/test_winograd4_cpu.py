@@ -12,8 +12,8 @@ import pytest
 
 from tilewright.kernels import family
 from tilewright.kernels.untuned.reference import numpy_conv
-from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import sample

@@ -14,7 +14,7 @@ from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store import Store, shipped
-from tilewright.store.exchange import made_as
+from tilewright.store.record_json import made_as
 from tilewright.store.sources import Sources
 
 LAYER = "n1c64h56w56k128r3s3p1-f32"
@@ -39,6 +39,9 @@ class Tiles(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         return Blueprint("gemm.cu", config.items, (), 0)
+
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
+        return problem.cg * problem.r * problem.s
 
     def deterministic(self, config: Config) -> bool:
         return config["u"] == 0

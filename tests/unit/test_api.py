@@ -31,8 +31,8 @@ from tilewright.kernels.family import Buffer, Config, Launch
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import Reference, numpy_conv
 from tilewright.plans import plan_cache
-from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
+from tilewright.plans.plan import Plan
 from tilewright.plans.request import Request
 from tilewright.plans.streams import PER_THREAD
 from tilewright.problem import DTYPES, Problem
@@ -871,8 +871,8 @@ def test_names_load_what_they_need_and_no_device() -> None:
     script = (
         "import sys; import tilewright as tw; tw.__version__;"
         "bad = {m.partition('.')[0] for m in sys.modules} & {'numpy', 'sqlite3'};"
-        "assert not bad, bad; import tilewright.plans.execution;"
-        "assert callable(tw.plan); from tilewright.plans.execution import Plan;"
+        "assert not bad, bad; import tilewright.plans.plan;"
+        "assert callable(tw.plan); from tilewright.plans.plan import Plan;"
         "tw.conv2d, tw.tune, tw.Problem, tw.Store;"
         "bad = {m.partition('.')[0] for m in sys.modules} & {'torch', 'cupy', 'cuda', 'pyopencl'};"
         "assert not bad, bad; assert set(tw.__all__) <= set(dir(tw));"

@@ -26,8 +26,8 @@ from tilewright.errors import (
 )
 from tilewright.kernels import FAMILIES
 from tilewright.kernels.family import Config
-from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
+from tilewright.plans.plan import Plan
 from tilewright.tuning.budget import Budget
 
 __all__ = ["cupy", "own_cache"]  # fixtures

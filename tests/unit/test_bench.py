@@ -23,7 +23,7 @@ from tilewright.errors import ProblemError
 from tilewright.measuring.rounds import Limits
 from tilewright.peers import Contestant, Offer, Peer, Setting
 from tilewright.plans.bound_run import BoundRun
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
 from tilewright.problem.shapes import Layer

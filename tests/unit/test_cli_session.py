@@ -22,7 +22,7 @@ from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.search.space import sample
 from tilewright.store import Store
-from tilewright.store.exchange import made_as
+from tilewright.store.record_json import made_as
 from tilewright.store.sources import Sources
 from tilewright.tuning.events import Comparing, Tried, TuneResult
 from tilewright.tuning.options import TuneOptions

@@ -36,7 +36,7 @@ from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record, Standing
 from tilewright.search import strategies as search
 from tilewright.store import Store, shipped
-from tilewright.store.exchange import made_as
+from tilewright.store.record_json import made_as
 from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.hints import bare
@@ -64,6 +64,9 @@ class Tiles(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         return Blueprint("gemm.cu", config.items, (), 0)
+
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
+        return problem.cg * problem.r * problem.s
 
     def deterministic(self, config: Config) -> bool:
         return config["t"] % 2 == 0

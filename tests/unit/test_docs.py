@@ -20,7 +20,7 @@ from tilewright.problem import Problem, shapes
 from tilewright.problem.activations import ACTIVATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [*documents(ROOT), ROOT / "CONTRIBUTING.md"]
+DOCUMENTS = [*documents(ROOT), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 
 
@@ -102,6 +102,21 @@ def test_every_activation_is_told_of() -> None:
         for word in (name, *(one.short or ())[:1]):
             assert f"`+{word}" in table, word
             assert f'"{word}"' in f'{tilewright.conv2d.__doc__}""', word
+
+
+def test_what_families_says_of_worth_is_where_the_notes_have_it() -> None:
+    """Names in italics begin a paragraph or a part of NOTES.md; each part is in its table of contents."""
+    notes = (ROOT / "benchmarks" / "h100" / "NOTES.md").read_text()
+    parts = re.findall(r"^#{2,} (.*)$", notes, re.MULTILINE)
+    begin = tuple(" ".join(name.split()) for name in (*re.findall(r"\*\*([^*]+)\*\*", notes), *parts))
+    worth = (ROOT / "docs" / "families.md").read_text().partition("**Worth** is")[2]
+    italic = re.findall(r"(?<![*\w])\*([^*]+)\*(?!\*)", worth)
+    names = {" ".join(name.split()) for name in italic} - {"italics"}
+    assert len(names) > 20
+    assert not [name for name in names if not any(one.startswith(name) for one in begin)]
+    contents = set(re.findall(r"\]\(#([^)]+)\)", notes))
+    slugs = {re.sub(r"[^\w -]", "", part.lower()).replace(" ", "-") for part in parts}
+    assert contents == slugs
 
 
 def test_every_peer_is_told_of() -> None:

@@ -69,6 +69,14 @@ def test_it_compiles_unspilt_for_every_architecture(name: str, text: str, arch: 
     compiles_unspilt(family(name), Problem.parse(text), arch)
 
 
+def test_a_spec_that_lacks_a_member_is_told_of_it_at_once() -> None:
+    class Half(Family):
+        name = "half"
+
+    with pytest.raises(TypeError, match="Half .*blueprint, chain, params, rules"):
+        Half()  # type: ignore[abstract]
+
+
 def test_the_cases_are_those_of_every_family() -> None:
     """Else the tests above would say nothing of it."""
     assert {name for name, _ in CASES} == {name for name, *_ in TAKEN} == {one.name for one in FAMILIES}

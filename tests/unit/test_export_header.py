@@ -21,7 +21,7 @@ from tilewright.export.bundle import Bundle, bundle
 from tilewright.export.header import header
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import Blueprint, Config, Family
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.problem.activations import ACTIVATIONS
 from tilewright.runtime.base import Built, Resources, Runtime

@@ -21,14 +21,17 @@ from sass import instructions, main_loop
 from tilewright.device import Kind, for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import FAMILIES, family
+from tilewright.kernels import hopper as package
 from tilewright.kernels.family import Config
 from tilewright.kernels.fold import folded
+from tilewright.kernels.hopper import finish as finishing
 from tilewright.kernels.hopper.finish import BY_TILE, MET, OWN, run
+from tilewright.kernels.hopper.image import image_of
 from tilewright.kernels.hopper.layout import layout
-from tilewright.kernels.hopper.raster import Line, image_of, lines, patch_of
-from tilewright.kernels.hopper.sum import TAPWISE, leads, leap, ways
+from tilewright.kernels.hopper.raster import Line, lines, patch_of
 from tilewright.kernels.hopper.tile import registers_at_most, tiling_of
-from tilewright.kernels.source import full_source
+from tilewright.kernels.hopper.ways import GATHERED, TAPWISE, TURNED, leads, leap, ways
+from tilewright.kernels.source import full_source, kernel_files
 from tilewright.kernels.untuned import pack
 from tilewright.kernels.untuned.nhwc import each, tap_chunks
 from tilewright.problem import Problem
@@ -73,6 +76,27 @@ def _config(**change: int) -> Config:
 def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     monkeypatch.setattr("tilewright.kernels.bound.FEWEST_ACCURATE", 64)  # the kernel can do more
+
+
+def test_each_module_uses_those_above_it_alone() -> None:
+    """The order that the package's docstring tells."""
+    order = re.findall(r"^``(\w+)``", package.__doc__ or "", re.MULTILINE)
+    folder = Path(package.__file__).parent
+    assert sorted(order) == sorted(path.stem for path in folder.glob("[a-z]*.py"))
+    for name in order:
+        text = (folder / f"{name}.py").read_text(encoding="utf-8")
+        found = re.findall(r"from tilewright\.kernels\.hopper\.(\w+) import", text)
+        below = order[order.index(name) :]
+        assert not set(found) & set(below), name
+
+
+def test_specs_and_kernels_know_a_choice_by_the_same_number() -> None:
+    text = kernel_files()["hopper_tile.h"].read_text(encoding="utf-8")
+    ways_told = {name: int(n) for name, n in re.findall(r"#define (\w+) \(X_WAY == (\d)\)", text)}
+    assert ways_told == dict(GATHERS=GATHERED, TURNS=TURNED, TAPWISE=TAPWISE)
+    names = ("BY_TILE", "OWN", "MET", "STORE_WORDS", "STORE_ROWS", "STORE_PLANES")
+    for name in names:
+        assert re.search(rf"^#define {name} {getattr(finishing, name)}$", text, re.MULTILINE), name
 
 
 @pytest.mark.parametrize("text", [*LAYERS, *OTHERS])

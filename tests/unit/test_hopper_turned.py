@@ -14,7 +14,7 @@ import pytest
 
 from tilewright.kernels.fold import folded
 from tilewright.kernels.hopper.raster import SEGMENT, Line, lines, patch_of, raster, segments_of
-from tilewright.kernels.hopper.sum import TURNED, turns_runs
+from tilewright.kernels.hopper.ways import TURNED, turns_runs
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 

@@ -13,8 +13,8 @@ from tilewright.arrays.look import look
 from tilewright.errors import RunError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime

@@ -13,7 +13,7 @@ import pytest
 from tilewright import errors
 from tilewright.cli import main
 from tilewright.errors import CompileError
-from tilewright.runtime import cache, opencl_cache
+from tilewright.runtime import cache, cache_folder, opencl_cache
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 PROGRAM = "AB/" + "CDEFGHIJ" * 5
@@ -27,7 +27,7 @@ def elf(nbytes: int) -> bytes:
 
 def kept(name: str, content: bytes) -> Path:
     """A file of PoCL's."""
-    path = cache.folder() / cache.POCL / PROGRAM / name
+    path = cache_folder.folder() / cache.POCL / PROGRAM / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
@@ -36,7 +36,7 @@ def kept(name: str, content: bytes) -> Path:
 def test_what_is_cut_short_is_found(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("POCL_CACHE_DIR", str(cache.folder()))  # nothing is mended
+    monkeypatch.setenv("POCL_CACHE_DIR", str(cache_folder.folder()))  # nothing is mended
     for name, content in [
         ("program.bc", b"BC\xc0\xde..."), ("whole.so", elf(400)), ("longer.so", elf(400) + b"..."),
         ("last_accessed", b""),
@@ -52,7 +52,7 @@ def test_what_is_cut_short_is_found(
 
 
 def test_what_is_cut_short_is_removed_where_it_was_used_since(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POCL_CACHE_DIR", str(cache.folder() / cache.POCL))
+    monkeypatch.setenv("POCL_CACHE_DIR", str(cache_folder.folder() / cache.POCL))
     opencl_cache.mend()  # there is no folder yet
     whole, used = kept("direct/1-1-1/whole.so", elf(400)), kept("last_accessed", b"")
 
@@ -71,7 +71,7 @@ def test_what_is_cut_short_is_removed_where_it_was_used_since(monkeypatch: pytes
 
 
 def test_a_program_is_removed_by_its_binary(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POCL_CACHE_DIR", str(cache.folder() / cache.POCL))
+    monkeypatch.setenv("POCL_CACHE_DIR", str(cache_folder.folder() / cache.POCL))
     there = kept("program.bc", b"")
     assert not opencl_cache.drop(b"poclbin of another form") and there.exists()
     assert opencl_cache.drop(b"poclbin\0\1\2" + PROGRAM.encode() + b"\0") and not there.parent.exists()
@@ -81,7 +81,7 @@ def test_a_program_is_removed_by_its_binary(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """PoCL ends the process where it cannot write: a temporary folder may have room."""
     monkeypatch.setattr(errors, "_warned", set())
-    place = cache.folder()
+    place = cache_folder.folder()
     monkeypatch.setenv("POCL_CACHE_DIR", str(place / cache.POCL))
     opencl_cache.ready()
     free = {place: 100 << 10, place / cache.POCL: 100 << 10}
@@ -89,7 +89,7 @@ def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CompileError, match=f"the cache folder {place / cache.POCL} is full; set TILEW"):
         opencl_cache.ready()
     with pytest.warns(RuntimeWarning, match="^compiled kernels are not kept: the disk of the cache folder"):
-        assert cache.writable_folder() == cache.scratch()
-    monkeypatch.setenv("POCL_CACHE_DIR", str(cache.scratch()))
+        assert cache_folder.writable_folder() == cache_folder.scratch()
+    monkeypatch.setenv("POCL_CACHE_DIR", str(cache_folder.scratch()))
     opencl_cache.ready()
-    assert os.path.isdir(cache.scratch())
+    assert os.path.isdir(cache_folder.scratch())

@@ -55,10 +55,41 @@ assert conv(2) == [18.0] * 3
     )
 
 
+def test_what_pocls_compiler_is_told_makes_other_kernels(tmp_path: Path) -> None:
+    """Of a limit to unrolling PoCL's own cache knows nothing; a value may be any text."""
+    run(
+        """
+from tilewright.kernels import family
+from tilewright.problem import Problem
+from tilewright.runtime.opencl import OpenclRuntime
+from tilewright.runtime.opencl_cache import _FOLDER
+
+def compiled():
+    cpu = OpenclRuntime(cpu=True)
+    problem = Problem.parse("n1c2h5w5k3r3s3-f32")
+    config = tw.plan(problem, device="cpu").config
+    built = cpu.compile(family(config.family).blueprint(problem, cpu.device, config))
+    binary = cpu.load(built).module.get_info(cpu.cl.program_info.BINARIES)[0]
+    return cpu.compiler, built.key, _FOLDER.search(binary)[0]
+
+plain = compiled()
+assert "POCL_W" not in plain[0] and compiled() == plain, "what we set ourselves is nothing else"
+os.environ["POCL_WILOOPS_MAX_UNROLL_COUNT"] = "4"
+more = compiled()
+assert more[0] == plain[0] + " POCL_WILOOPS_MAX_UNROLL_COUNT='4'"
+os.environ["POCL_EXTRA_BUILD_FLAGS"] = "-DA=1 -DB=2"
+most = compiled()
+for one, other in ((plain, more), (plain, most), (more, most)):
+    assert all(a != b for a, b in zip(one, other))
+""",
+        tmp_path,
+    )
+
+
 def test_the_cache_may_be_trimmed_meanwhile(tmp_path: Path) -> None:
     run(
         """
-from tilewright.runtime import cache
+from tilewright.runtime import cache, cache_folder
 plan = tw.plan("n1c2h5w5k3r3s3-f32", device="cpu")
 os.environ["TILEWRIGHT_CACHE_MIB"] = "0"
 cache.trim()
@@ -91,11 +122,11 @@ def test_a_childs_end_leaves_the_scratch_folder_of_its_parent(tmp_path: Path) ->
     run(
         """
 import sys
-from tilewright.runtime import cache
+from tilewright.runtime import cache, cache_folder
 if not (child := os.fork()):
     sys.exit(0)
 assert os.waitpid(child, 0)[1] == 0
-assert cache.scratch().is_dir() and os.listdir(os.environ["POCL_CACHE_DIR"])
+assert cache_folder.scratch().is_dir() and os.listdir(os.environ["POCL_CACHE_DIR"])
 assert conv(2) == [18.0] * 3
 """,
         tmp_path,
@@ -108,10 +139,10 @@ def test_the_scratch_folder_may_be_removed_meanwhile(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     run(
         """
-from tilewright.runtime import cache
-shutil.rmtree(cache.scratch())
+from tilewright.runtime import cache, cache_folder
+shutil.rmtree(cache_folder.scratch())
 assert conv(2) == [18.0] * 3
-assert cache.scratch().stat().st_mode & 0o777 == 0o700
+assert cache_folder.scratch().stat().st_mode & 0o777 == 0o700
 """,
         tmp_path,
         NO_CACHE,

@@ -19,16 +19,8 @@ import pytest
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.errors import OutputError, StoreError
 from tilewright.report import plot, plot_study, results
-from tilewright.report.table import (
-    NOISY_NOTE,
-    Table,
-    as_text,
-    bytes_text,
-    markdown,
-    results_table,
-    short_table,
-    time_text,
-)
+from tilewright.report.results_table import results_table, short_table
+from tilewright.report.table import NOISY_NOTE, Table, as_text, bytes_text, markdown, time_text
 from tilewright.studies.document import StudyResult, load
 
 ROOT = Path(__file__).resolve().parents[2]

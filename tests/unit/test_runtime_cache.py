@@ -14,7 +14,7 @@ import pytest
 
 from tilewright import errors
 from tilewright.errors import StoreError
-from tilewright.runtime import cache
+from tilewright.runtime import cache, cache_folder
 from tilewright.runtime.base import Built, Resources
 
 BUILT = Built("a" * 64, b"\x7fELF\n\x00 code", {"k": Resources(40, 0, 128, 256)}, 1.5)
@@ -27,7 +27,7 @@ def _place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def _entry() -> Path:
-    return cache.folder() / "kernels" / f"{BUILT.key}.bin"
+    return cache_folder.folder() / "kernels" / f"{BUILT.key}.bin"
 
 
 def test_what_is_written_is_read() -> None:
@@ -40,7 +40,7 @@ def test_what_is_written_is_read() -> None:
 
 
 def test_folder_is_private() -> None:
-    assert stat.S_IMODE(cache.folder().stat().st_mode) == 0o700
+    assert stat.S_IMODE(cache_folder.folder().stat().st_mode) == 0o700
     cache.write(BUILT)
     assert stat.S_IMODE(_entry().stat().st_mode) & 0o077 == 0
     assert [p.name for p in _entry().parent.iterdir()] == [_entry().name]
@@ -98,23 +98,23 @@ def test_symlinks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "link").symlink_to(tmp_path / "cache")
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "link"))
     with pytest.raises(StoreError, match="symbolic link"):
-        cache.folder()
+        cache_folder.folder()
 
 
 def test_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
-    cache.folder().chmod(0o777)
+    cache_folder.folder().chmod(0o777)
     with pytest.raises(StoreError, match="others can write"):
-        cache.folder()
+        cache_folder.folder()
 
 
 def test_folder_that_cannot_be_made_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(StoreError, match="TILEWRIGHT_CACHE"):
-        cache.folder()
+        cache_folder.folder()
     monkeypatch.setenv("TILEWRIGHT_CACHE", "~nobody at all/x")
     with pytest.raises(StoreError, match="~nobody at all/x: there is no such home"):
-        cache.folder()
+        cache_folder.folder()
 
 
 @pytest.mark.parametrize("changed", range(4))
@@ -128,7 +128,7 @@ def test_key_changes_with_everything(changed: int) -> None:
 def test_what_pocl_keeps_is_counted_and_cleared(tmp_path: Path) -> None:
     cache.write(BUILT)
     elsewhere = tmp_path / "elsewhere"
-    (deep := cache.folder() / "pocl" / "AB" / "CD" / "kernel").mkdir(parents=True)
+    (deep := cache_folder.folder() / "pocl" / "AB" / "CD" / "kernel").mkdir(parents=True)
     elsewhere.mkdir()
     for file in (deep / "kernel.so", deep.parent / "program.bc", elsewhere / "other"):
         file.write_bytes(bytes(100))
@@ -138,8 +138,8 @@ def test_what_pocl_keeps_is_counted_and_cleared(tmp_path: Path) -> None:
     assert cache.nbytes([deep / "kernel.so"]) == 0, "another process was quicker"
     assert cache.clear() == 1 and cache.clear() == 0
     assert cache.kernels() == cache.of_pocl() == []
-    (cache.folder() / "pocl").rmdir()
-    (cache.folder() / "pocl").symlink_to(elsewhere)
+    (cache_folder.folder() / "pocl").rmdir()
+    (cache_folder.folder() / "pocl").symlink_to(elsewhere)
     assert cache.of_pocl() == [] and cache.clear() == 0
     assert (elsewhere / "other").exists()
 
@@ -158,12 +158,12 @@ def used(path: Path, ago_s: int) -> Path:
 def kept(number: int, ago_s: int) -> Path:
     """A compiled kernel of 100 kB."""
     cache.write(Built(key_of(number), bytes(100_000), {}, 0.0))
-    return used(cache.folder() / "kernels" / f"{key_of(number)}.bin", ago_s)
+    return used(cache_folder.folder() / "kernels" / f"{key_of(number)}.bin", ago_s)
 
 
 def kept_by_pocl(name: str, ago_s: int) -> Path:
     """A program of PoCL's, with all it has: 300 kB."""
-    program = cache.folder() / "pocl" / name[:2] / name[2:]
+    program = cache_folder.folder() / "pocl" / name[:2] / name[2:]
     (program / "kernel" / "8-1-1").mkdir(parents=True)
     for file in ("program.bc", "last_accessed", "kernel/8-1-1/kernel.so"):
         (program / file).write_bytes(bytes(100_000))
@@ -226,8 +226,8 @@ def test_links_are_not_followed_in_trimming(monkeypatch: pytest.MonkeyPatch, tmp
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "other").write_bytes(bytes(2 << 20))
-    (cache.folder() / "pocl" / "AB").mkdir(parents=True)
-    (cache.folder() / "pocl" / "AB" / "link").symlink_to(elsewhere)
+    (cache_folder.folder() / "pocl" / "AB").mkdir(parents=True)
+    (cache_folder.folder() / "pocl" / "AB" / "link").symlink_to(elsewhere)
     kept(1, 0).with_name("link.bin").symlink_to(elsewhere / "other")
     monkeypatch.setenv("TILEWRIGHT_CACHE_MIB", "0")
     cache.trim()
@@ -247,7 +247,7 @@ def test_a_limit_that_is_no_number_is_told_once(given: str, monkeypatch: pytest.
 # A kernel of 100 kB is asked for again and again while two others do the same and trim: 40 make 4 MB.
 SHARING = """
 import random, sys, warnings
-from tilewright.runtime import cache
+from tilewright.runtime import cache, cache_folder
 from tilewright.runtime.base import Built
 warnings.simplefilter("error")
 built = 0

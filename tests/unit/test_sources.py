@@ -26,12 +26,13 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Family, Rule
 from tilewright.plans.bound_run import BoundRun
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime import open_runtime
 from tilewright.search.space import sample
 from tilewright.store import sources
+from tilewright.store.record_json import from_json, to_json
 from tilewright.store.sources import RUN, RUN_ON, Sources
 
 H100 = for_architecture("sm_90")
@@ -65,6 +66,7 @@ DECIDES_NOTHING = {
     "plans.streams": "whose workspace is whose",
     "hashed": "a hash that is kept",
     "runtime.cache": "binaries, kept as they are",
+    "runtime.cache_folder": "where they are kept",
     "runtime.opencl_cache": "the same",
     "runtime.opencl_errors": "words",
     "runtime.opencl_facts": "facts",
@@ -110,7 +112,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _forget() -> None:
-    for cached in (sources._key, sources._running, source.source_key, source._body, source.kernel_files):
+    kept = (sources._key, sources._running, sources._all, sources._text)
+    for cached in (*kept, source.source_key, source._body, source.kernel_files):
         cached.cache_clear()
 
 
@@ -277,6 +280,32 @@ def test_what_a_rule_forbids_by_now_is_no_winner(monkeypatch: pytest.MonkeyPatch
     assert not Sources([Stricter()], H100, "c").has(known)
 
 
+def test_where_no_code_has_changed_no_blueprint_is_made(package: Path) -> None:
+    """Where some has, a blueprint says whether the kernels are the same."""
+    current = Sources([Direct()], H100, "c")
+    known = from_json(to_json(current.signed(record(Direct(), LAYER, H100))))
+    known = replace(known, source=current.key(known))  # a store's row has it beside
+    sources._key.cache_clear()
+
+    def made() -> int:
+        found = sources._key.cache_info().misses
+        sources._key.cache_clear()
+        return found
+
+    assert current.has(known) and made() == 0
+    assert not Sources([], H100, "c").has(known) and not Sources([Direct()], CPU, "c").has(known)
+    assert not Sources([Direct()], H100, "d").has(known) and made() == 1
+    assert Sources([Direct()], replace(H100, clock_ghz=1.0), "c").has(known) and made() == 1
+    (package / "search" / ".#model.py").symlink_to("me@nowhere.1")  # as an editor locks a file
+    path = package / "search" / "model.py"
+    path.write_text(path.read_text() + "\nMORE = 1\n")
+    _forget()
+    assert current.has(known) and made() == 1
+    (package / "kernels" / "direct" / "direct.cu").write_text("int other;\n")
+    _forget()
+    assert not current.has(known) and made() == 1
+
+
 @pytest.mark.parametrize("module", [*RUN, *RUN_ON["cuda"], *RUN_ON["opencl"]])
 def test_what_decides_with_a_module_that_runs_blueprints_is_named(module: str) -> None:
     imported = _imports(HOME.joinpath(*module.split(".")).with_suffix(".py"))
@@ -308,7 +337,7 @@ def test_all_that_packs_binds_and_launches_is_named(backend: str) -> None:
     finally:
         sys.setprofile(None)
     ours = {name.removeprefix("tilewright.") for name in ran if name.startswith("tilewright.")}
-    assert {"plans.execution", f"runtime.{backend}", "kernels.source"} <= ours
+    assert {"plans.plan", f"runtime.{backend}", "kernels.source"} <= ours
     makes = {name for name in ours if name.partition(".")[0] in ("kernels", "problem", "device")}
     helps = {"arithmetic", "dtypes", "files", "plans.bound_run"}
     assert ours - makes - helps - {*RUN, *RUN_ON[backend], *DECIDES_NOTHING} == set()

@@ -23,7 +23,8 @@ from tilewright import store
 from tilewright.errors import StoreBusy, StoreError
 from tilewright.store import Store
 from tilewright.store import own as own_store
-from tilewright.store.exchange import SCHEMA, from_json, to_json
+from tilewright.store.exchange import SCHEMA
+from tilewright.store.record_json import from_json, to_json
 
 __all__ = ["families", "path"]  # fixtures
 

@@ -23,7 +23,7 @@ from tilewright.errors import OutOfMemory
 from tilewright.kernels.bound import bound
 from tilewright.kernels.family import Blueprint, Buffer, Config, Launch
 from tilewright.kernels.untuned.reference import Reference, numpy_conv, numpy_pool
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Built, Loaded, Memory, Resources, Runtime
 from tilewright.runtime.host import NumpyRuntime

@@ -39,6 +39,9 @@ class Row(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         return Blueprint("gemm.cu", config.items, (), 0)
 
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
+        return problem.cg * problem.r * problem.s
+
     def deterministic(self, config: Config) -> bool:
         return config["i"] % 7 != 0
 

@@ -18,7 +18,8 @@ from tilewright.errors import ArrayError, ProblemError, shown
 from tilewright.plans.binding import require_fit
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
 from tilewright.problem.activations import ACTIVATIONS, SHORT, meant
-from tilewright.problem.epilogue import POOLS, Epilogue, Pool, finite
+from tilewright.problem.epilogue import POOLS, Epilogue, Pool
+from tilewright.problem.numbers import finite
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
 

@@ -23,7 +23,7 @@ from tilewright.measuring.rounds import Limits, measure
 from tilewright.peers import Peer, Setting, release
 from tilewright.peers.base import Array
 from tilewright.plans.bound_run import BoundRun
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
 from tilewright.record import Check, Measurement

@@ -14,7 +14,7 @@ from tilewright.errors import PeerError
 from tilewright.peers import Contestant, Offer, Peer, Setting
 from tilewright.peers.base import Array, one_line
 from tilewright.plans.bound_run import BoundRun
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.record import Measurement
 from tilewright.runtime.base import Blocking, Run, Runtime

@@ -20,7 +20,7 @@ from tilewright.errors import CompileError, OutOfMemory, RunError, count
 from tilewright.kernels.bound import bound
 from tilewright.kernels.config import Config
 from tilewright.plans.bound_run import BoundRun
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.record import Check
 from tilewright.runtime.base import Memory, Runtime

@@ -16,8 +16,9 @@ from tilewright.cli.session import TuningSession
 from tilewright.errors import StoreError, count
 from tilewright.report.plot import draw, drawable
 from tilewright.report.results import Results, earlier_results, parse
+from tilewright.report.results_table import results_table
 from tilewright.report.table import markdown as as_markdown
-from tilewright.report.table import results_table, time_text
+from tilewright.report.table import time_text
 from tilewright.tuning.options import TuneOptions
 
 if TYPE_CHECKING:

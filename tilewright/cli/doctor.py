@@ -81,7 +81,7 @@ def _peers(device: Device | None) -> dict[str, str]:
 
 def _cache() -> str:
     """Where the cache is; or why nothing can be remembered in it, or what of it is damaged."""
-    from tilewright.runtime.cache import folder
+    from tilewright.runtime.cache_folder import folder
     from tilewright.runtime.opencl_cache import damaged
     from tilewright.store import Store
 

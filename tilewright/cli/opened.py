@@ -127,14 +127,14 @@ def store_and_device(
         StoreError: it cannot be written, and some layer is to be tuned.
     """
     from tilewright.dispatch.choices import settled
-    from tilewright.runtime import cache
+    from tilewright.runtime import cache_folder
 
     own, refused = _store_to_tune(found, wanted.again)
     runtime = open_device(device)
     if refused is not None:
         if any(settled(wanted.of(one.problem), runtime, own, wanted.budget) is None for one in found):
             raise refused
-        cache.forgets(refused.__context__)  # why it cannot be written
+        cache_folder.forgets(refused.__context__)  # why it cannot be written
     return own, runtime
 
 

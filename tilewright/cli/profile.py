@@ -35,7 +35,7 @@ def profile(
     outputs.check({"--json": json_file})
     runtime = opened.open_device(device)
     opened.make_ready(runtime, [named], "profile")  # calibrated here, and not below ncu
-    from tilewright.plans.execution import Plan
+    from tilewright.plans.plan import Plan
     from tilewright.profiling.profiler import profile as profiled
 
     chosen, why = opened.chosen(problem, runtime, deterministic, given)

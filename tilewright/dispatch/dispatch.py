@@ -11,7 +11,7 @@ from tilewright.dispatch.choices import choices, stored
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
 from tilewright.kernels import family
 from tilewright.kernels.config import Config
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.plans.plan_cache import CacheEntry, entry_of, let_go_oldest, with_room
 from tilewright.plans.provenance import GUESSED, Origin, Provenance, Replaced
 from tilewright.plans.request import Request

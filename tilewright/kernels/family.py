@@ -7,6 +7,7 @@ Config, and what a Blueprint is made of, from here too.
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,7 +84,7 @@ def too_many(problem: Problem) -> str | None:
     return f"it has more than {MOST_PIXELS:,} pixels" if pixels > MOST_PIXELS else None
 
 
-class Family:
+class Family(ABC):
     """Base of every kernel family; a subclass is one spec ``x.py``; its blueprints name the kernel files."""
 
     name: str = ""
@@ -112,14 +113,15 @@ class Family:
         """The problem that the rules look at: another one where another family's kernel does the work."""
         return problem
 
+    @abstractmethod
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """The tunables and their values for this problem, in the order to choose them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def rules(self, device: Device) -> tuple[Rule, ...]:
         """The legality rules on such a device, each with its hardware reason."""
-        raise NotImplementedError
 
+    @abstractmethod
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out the launches of a legal config.
 
@@ -127,11 +129,10 @@ class Family:
         the same packed filter and may need workspace that the other does not. No rule is asked again for it:
         those of shared memory must cover both.
         """
-        raise NotImplementedError
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
-        """Count the work of a legal config, for the model."""
-        raise NotImplementedError
+        """Count the work of a legal config, for the model: of every family that is ``tunable``."""
+        raise NotImplementedError(f"{self.name}: only families that are not tunable do without")
 
     def multiplies(self, problem: Problem) -> float:
         """Multiplications that it does for each that the formula has."""
@@ -145,9 +146,9 @@ class Family:
         """Whether two runs give the same bits: atomic adds come in any order, all else in a fixed one."""
         return config.values.get("combine") != ATOMIC
 
+    @abstractmethod
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Length of the longest sequential chain of f32 adds of one output, for the bound."""
-        raise NotImplementedError
 
     def check(self, problem: Problem, device: Device, config: Config) -> None:
         """Raise ConfigError if the family refuses the problem, or with the first broken rule."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -131,7 +132,7 @@ class Offer:
             self.attempt(f"{name} {layout}", partial(make, layout))
 
 
-class Peer:
+class Peer(ABC):
     """Base of every peer. Importing a peer's module imports no library; ``prepare`` does.
 
     Attributes:
@@ -144,9 +145,9 @@ class Peer:
     usual: bool = True
     dtypes: tuple[str, ...] = ("f64", "f32", "f16", "bf16")
 
+    @abstractmethod
     def absent(self, device: Device) -> str | None:
         """Say in one line why the peer cannot run on the device and what to install; None if it can."""
-        raise NotImplementedError
 
     def prepare(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
         """Bind the problem to its inputs in every way that the peer knows.
@@ -166,9 +167,9 @@ class Peer:
             raise PeerError(f"{self.name}: {offer.refusal}")
         return offer
 
+    @abstractmethod
     def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
         """Make the contestants; called with the peer present and something to compute."""
-        raise NotImplementedError
 
 
 def needs(peer: str, *modules: tuple[str, str]) -> str | None:

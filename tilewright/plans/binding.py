@@ -18,7 +18,7 @@ from tilewright.arrays.use import (
 )
 from tilewright.arrays.view import Array, ArrayView
 from tilewright.errors import ArrayError
-from tilewright.plans.execution import unlike
+from tilewright.plans.plan import unlike
 from tilewright.problem import Problem
 
 MOST_KINDS = 64  # of arrays, that a layer remembers

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.dtypes import numpy_dtype
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.runtime.base import Memory
 
 Array = NDArray[Any]

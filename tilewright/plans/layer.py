@@ -13,8 +13,8 @@ from tilewright.device import Device
 from tilewright.errors import DeviceError
 from tilewright.kernels.config import Config
 from tilewright.plans.binding import Binding
-from tilewright.plans.execution import Plan
 from tilewright.plans.packed import Packed, packed_memory
+from tilewright.plans.plan import Plan
 from tilewright.plans.plan_cache import let_go_oldest, with_room
 from tilewright.plans.provenance import Origin, Provenance
 from tilewright.plans.stream_plans import StreamPlans

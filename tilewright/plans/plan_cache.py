@@ -12,7 +12,7 @@ from traceback import clear_frames
 from typing import Any, TypeVar
 
 from tilewright.errors import OutOfMemory
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime

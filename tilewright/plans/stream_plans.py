@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from tilewright.errors import RunError, TilewrightError
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.plans.streams import DEFAULT, PER_THREAD, StreamKey, stream_key, tell_of_end
 from tilewright.runtime.base import Memory
 

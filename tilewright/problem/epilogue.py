@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.errors import ProblemError, shortened, shown
 from tilewright.problem.activations import ACTIVATIONS, SHORT, Activation, meant
+from tilewright.problem.numbers import bits32, bits64, f32, finite, text32, text64
 
 POOLS = ("max", "avg")
 NUMBERS = ("alpha", "beta", "low", "high")
 MAX_POOL = 64
-_MOST = 3e38  # the largest f32, rounded down: every dtype takes the same numbers
 _NAMES = tuple(ACTIVATIONS)[1:]
 *_FIRST, _LAST = (f"+{form}" for name in _NAMES for form in ACTIVATIONS[name].forms)
 WORDS = f"""\
@@ -119,7 +118,7 @@ class Epilogue:
             raise ProblemError(f"pool={shown(self.pool)}: must be a Pool, e.g. Pool('max', 2, 2), or None")
         numbers = self.activation.numbers
         if numbers == ("low", "high") and self.low > self.high:
-            raise ProblemError(f"{self.act}{self._numbers(_text64)}: low is above high; swap them")
+            raise ProblemError(f"{self.act}{self._numbers(text64)}: low is above high; swap them")
         if any((self.low, self.high)[len(numbers) :]):
             raise ProblemError(f"low={self.low}, high={self.high}: do not fit act={self.act!r}; {_taken()}")
         if self.alpha == 0.0:
@@ -160,17 +159,17 @@ class Epilogue:
         Raises:
             ProblemError: a factor is 0 in f32.
         """
-        near = {name: _f32(getattr(self, name)) for name in NUMBERS}
+        near = {name: f32(getattr(self, name)) for name in NUMBERS}
         if self.add and near["beta"] == 0.0:
-            beta = _text64(self.beta)
+            beta = text64(self.beta)
             raise ProblemError(f"+add{beta}: beta={beta} is 0 in f32; use a larger one, or leave z out")
         if near["alpha"] == 0.0:
-            raise ProblemError(f"alpha={_text64(self.alpha)}: is 0 in f32; use a larger one")
+            raise ProblemError(f"alpha={text64(self.alpha)}: is 0 in f32; use a larger one")
         return replace(self, **near)  # type: ignore[arg-type]
 
     def defines(self, dtype: str) -> dict[str, int]:
         """Return the defines of ``epilogue.h``; numbers travel as the bits of an f64, or else of an f32."""
-        bits = _bits64 if dtype == "f64" else _bits32
+        bits = bits64 if dtype == "f64" else bits32
         pool = self.pool or Pool("max", 1, 1)
         return dict(
             ALPHA=bits(self.alpha), SCALED=int(self.alpha != 1.0), BIAS=int(self.bias),
@@ -185,7 +184,7 @@ class Epilogue:
 
     def text(self, dtype: str) -> str:
         """Return its words, with the shortest decimals that give the same numbers in f64 (or else f32)."""
-        write = _text64 if dtype == "f64" else _text32
+        write = text64 if dtype == "f64" else text32
         words = [f"alpha{write(self.alpha)}"] if self.alpha != 1.0 else []
         words += ["bias"] if self.bias else []
         words += ["add" + (write(self.beta) if self.beta != 1.0 else "")] if self.add else []
@@ -270,54 +269,6 @@ def _is_infinite(word: str) -> bool:
 def _shown(word: str) -> str:
     """Return a word as part of one line of bearable length."""
     return repr(shortened(word, 80))[1:-1]
-
-
-def finite(name: str, value: object) -> float:
-    """Return a number, never -0: it would be another text of the same value.
-
-    Raises:
-        ProblemError: it is none, or not finite.
-    """
-    try:
-        number = math.nan if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not abs(number) < _MOST:
-        raise ProblemError(f"{name}={shown(value)}: must be a finite number, less than {_MOST:g} in size")
-    return number + 0.0
-
-
-def _f32(value: float) -> float:
-    """Return the f32 next to a number, never -0."""
-    return _number32(_bits32(value)) + 0.0
-
-
-def _bits32(value: float) -> int:
-    return int(struct.unpack("I", struct.pack("f", value))[0])
-
-
-def _number32(bits: int) -> float:
-    return float(struct.unpack("f", struct.pack("I", bits))[0])
-
-
-def _bits64(value: float) -> int:
-    """Return the bits of an f64 as a signed number: every compiler has room for that."""
-    return int(struct.unpack("q", struct.pack("d", value))[0])
-
-
-def _text32(value: float) -> str:
-    """Return the shortest decimal that is this number in f32."""
-    return _shortest(value, 9, lambda text: _f32(float(text)) == _f32(value))
-
-
-def _text64(value: float) -> str:
-    """Return the shortest decimal that is this number in f64."""
-    return _shortest(value, 17, lambda text: float(text) == value)
-
-
-def _shortest(value: float, digits: int, same: Callable[[str], bool]) -> str:
-    texts = (f"{value:.{count}g}".replace("e+", "e") for count in range(1, digits + 1))
-    return min(filter(same, texts), key=len)
 
 
 NOTHING = Epilogue()

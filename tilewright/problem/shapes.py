@@ -1,6 +1,6 @@
 """Layers by name: shipped suites, shape files and plain problem strings.
 
-A shape file holds one ``[NAME] problem-string`` per line; ``#`` starts a comment.
+A line of a shape file is a name and a problem string, or the string alone; ``#`` starts a comment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilewright.problem.epilogue import Epilogue
 from tilewright.problem.grammar import REQUANT
 
 SHAPES_DIR = Path(__file__).parents[1] / "data" / "shapes"
-_LINE = "[NAME] problem-string"  # of a file
+_LINE = "'NAME problem-string' (the name may be left out)"  # of a file
 MAX_FILE_BYTES = 1 << 20
 BOTH = "both"
 _NETWORKS = (".onnx", ".pt", ".pth")  # endings of files that people try
@@ -150,17 +150,19 @@ def read_file(path: Path) -> list[Layer]:
             continue
         where = f"shape file {path}, line {number}"
         if len(line) > 2:
-            raise ProblemError(f"{where}: expected {_LINE!r}, got {shortened(raw.strip(), 80)!r}")
+            raise ProblemError(f"{where}: expected {_LINE}, got {shortened(raw.strip(), 80)!r}")
         try:
             problem = Problem.parse(line[-1])
         except ProblemError as error:
             raise ProblemError(f"{where}: {error}") from None
         name = line[0] if len(line) == 2 else str(problem)
+        if name.startswith("["):
+            raise ProblemError(f"{where}: the name {name!r}: write it without brackets")
         if any(layer.name == name for layer in layers):
             raise ProblemError(f"{where}: the name {name!r} is given twice")
         layers.append(Layer(name, problem))
     if not layers:
-        raise ProblemError(f"shape file {path}: holds no layers; expected lines of {_LINE!r}")
+        raise ProblemError(f"shape file {path}: holds no layers; expected lines of {_LINE}")
     return layers
 
 
@@ -192,7 +194,7 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise ProblemError(f"shape file {path}: not a text file; expected lines of {_LINE!r}")
+        raise ProblemError(f"shape file {path}: not a text file; expected lines of {_LINE}")
     return text
 
 

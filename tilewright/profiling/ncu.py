@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tilewright.errors import shortened
 from tilewright.kernels.blueprint import NO_KERNELS
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.profiling.figures import Figure, KernelProfile, Profile, limiter
 
 TIMEOUT_S = 300.0

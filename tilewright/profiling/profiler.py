@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.profiling import ncu
 from tilewright.profiling.figures import Profile
 from tilewright.profiling.modelled import modelled

@@ -19,8 +19,9 @@ from tilewright.report.html.page import page
 from tilewright.report.html.study import study_section
 from tilewright.report.results import Results, checked
 from tilewright.report.results import parse as parse_results
+from tilewright.report.results_table import results_table
 from tilewright.report.study import part_table, study_markdown
-from tilewright.report.table import Table, markdown, results_table
+from tilewright.report.table import Table, markdown
 from tilewright.studies.document import StudyResult, is_study
 from tilewright.studies.document import parse as parse_study
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,11 +16,11 @@ import numpy as np
 from tilewright.errors import CompileError, DeviceError, OutOfMemory, first_error
 from tilewright.kernels.blueprint import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.kernels.source import full_source
-from tilewright.runtime import cache, forked, opencl_cache, opencl_linker, rates
+from tilewright.runtime import cache, cache_folder, forked, opencl_cache, opencl_linker, rates
 from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Resources
 from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.opencl_builtins import quick
-from tilewright.runtime.opencl_driver import devices, import_opencl
+from tilewright.runtime.opencl_driver import devices, import_opencl, told
 from tilewright.runtime.opencl_errors import in_our_words, in_words
 from tilewright.runtime.opencl_facts import facts
 from tilewright.runtime.opencl_vectors import PRELUDE
@@ -37,6 +38,7 @@ class OpenclRuntime:
     """One OpenCL device and one in-order queue."""
 
     note = ""
+    _named: tuple[str, ...] = ()  # options by which PoCL's own cache tells what else its compiler was told
 
     def __init__(self, index: int = 0, cpu: bool = False) -> None:
         """Open the device of an index, or the first CPU."""
@@ -58,7 +60,11 @@ class OpenclRuntime:
         if self._pocl:
             opencl_linker.require()
         self.quick = self._pocl  # until one needs the header
-        self.compiler = f"{self._device.platform.version} {self._device.driver_version}".strip()
+        beside = told() if self._pocl else ""
+        said = (self._device.platform.version, self._device.driver_version, beside)
+        self.compiler = " ".join(filter(None, said))
+        if beside:
+            self._named = (f"-DTOLD={hashlib.sha256(beside.encode()).hexdigest()}",)
         self.device = rates.calibrated(facts(self._device, index, self.unified))
         self.array_bytes = int(self._device.max_mem_alloc_size)
         self._pending = Pending()
@@ -75,15 +81,19 @@ class OpenclRuntime:
         """OpenCL has a queue of its own only."""
         return 0
 
+    @property
+    def _options(self) -> tuple[str, ...]:
+        return (*OPTIONS, *self._named)
+
     def compile(self, blueprint: Blueprint, spills: bool = False) -> Built:
         """Check that the source builds; the driver's own cache keeps the machine code."""
         source = PRELUDE + full_source(blueprint)
-        key = cache.key_of(source, OPTIONS, self.compiler, self.device.arch)
+        key = cache.key_of(source, self._options, self.compiler, self.device.arch)
         return cache.compiled(key, lambda: self._build(key, source))
 
     def _build(self, key: str, source: str) -> Built:
         start = time.perf_counter()
-        program = self._program(source, OPTIONS)
+        program = self._program(source, self._options)
         names = [kernel.function_name for kernel in program.all_kernels()]
         most = int(self._device.max_work_group_size)
         resources = {name: Resources(max_threads=most) for name in names}
@@ -96,7 +106,8 @@ class OpenclRuntime:
         try:
             program = self._built(source, options)
         except self.cl.Error as error:
-            raise CompileError(f"{self.device.name}: {first_error(str(error))}{cache.no_room()}") from error
+            said = f"{first_error(str(error))}{cache_folder.no_room()}"
+            raise CompileError(f"{self.device.name}: {said}") from error
         self.quick = False
         return program
 
@@ -115,7 +126,7 @@ class OpenclRuntime:
     @in_our_words
     def load(self, built: Built) -> Loaded:
         """Build for the device, unless ``compile`` just did; quick where the driver has it in its cache."""
-        program = self._program(built.binary.decode(), OPTIONS)
+        program = self._program(built.binary.decode(), self._options)
         kernels = {kernel.function_name: kernel for kernel in program.all_kernels()}
         if missing := ", ".join(sorted(built.resources.keys() - kernels)):
             raise CompileError(f"{self.device.name}: a compiled program lacks {missing}; {_DAMAGED}")

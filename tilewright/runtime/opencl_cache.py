@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tilewright.errors import CompileError, StoreError
-from tilewright.runtime import cache
+from tilewright.runtime import cache, cache_folder
 
 # The folder of a program, as the binary that PoCL makes of it names it near its start.
 _FOLDER = re.compile(rb"[A-P]{2}/[A-P]{30,60}")
@@ -32,9 +32,9 @@ def ready() -> None:
     """
     place = Path(os.environ.get("POCL_CACHE_DIR", ""))
     with suppress(StoreError, OSError):
-        if not place.is_dir() and cache.is_there(place.parent):
+        if not place.is_dir() and cache_folder.is_there(place.parent):
             place.mkdir(mode=0o700)
-    if why := cache.full(place):
+    if why := cache_folder.full(place):
         raise CompileError(f"PoCL cannot keep what it compiles{why}")
 
 

@@ -9,8 +9,17 @@ from contextlib import contextmanager
 from typing import Any
 
 from tilewright.errors import DeviceError, how_to_get
-from tilewright.runtime import cache, opencl_cache
+from tilewright.runtime import cache, cache_folder, opencl_cache
 from tilewright.runtime.capacity import cores
+
+# PoCL's other way, a copy of the code for each work-item, gave wrong answers after a barrier (PoCL 3.0).
+_METHOD = "POCL_WORK_GROUP_METHOD", "loops"
+# What PoCL's compiler reads beside the source: it makes other code of it.
+_CODE = (
+    "POCL_BINARY_SPECIALIZE_WG", "POCL_EXTRA_BUILD_FLAGS", "POCL_FORCE_PARALLEL_OUTER_LOOP",
+    "POCL_FULL_REPLICATION_THRESHOLD", "POCL_WILOOPS_MAX_UNROLL_COUNT", "POCL_WORK_GROUP_METHOD",
+    "POCL_WORK_GROUP_SPECIALIZATION",
+)  # fmt: skip
 
 
 def import_opencl() -> Any:
@@ -21,11 +30,10 @@ def import_opencl() -> Any:
     """
     if "POCL_CACHE_DIR" not in os.environ:
         # Where PoCL cannot write it would hide its devices and not say why.
-        os.environ["POCL_CACHE_DIR"] = str(cache.writable_folder() / cache.POCL)
+        os.environ["POCL_CACHE_DIR"] = str(cache_folder.writable_folder() / cache.POCL)
         opencl_cache.mend()  # children have the folder named: once is enough
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the cache of compiled kernels is ours
-    # PoCL's other way, a copy of the code for each work-item, gave wrong answers after a barrier (PoCL 3.0).
-    os.environ.setdefault("POCL_WORK_GROUP_METHOD", "loops")
+    os.environ.setdefault(*_METHOD)
     if cores() < (os.cpu_count() or 0):  # of these PoCL knows nothing
         os.environ.setdefault("POCL_MAX_PTHREAD_COUNT", str(cores()))
     try:
@@ -33,6 +41,12 @@ def import_opencl() -> Any:
     except ImportError as error:
         raise DeviceError(f"no OpenCL: {error}; {how_to_get('opencl')}") from error
     return pyopencl
+
+
+def told() -> str:
+    """Return what the environment tells PoCL's compiler, ``NAME='value'``; empty where only we do."""
+    given = [(name, os.environ[name]) for name in _CODE if name in os.environ]
+    return " ".join(f"{name}={value!a}" for name, value in given if (name, value) != _METHOD)
 
 
 def devices() -> list[Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tilewright.device import Device, Rates
 from tilewright.errors import StoreError
 from tilewright.files import atomic_write, read_json
-from tilewright.runtime import cache
+from tilewright.runtime import cache_folder
 
 
 def calibrated(device: Device) -> Device:
@@ -44,10 +44,11 @@ def keep(device: Device, rates: Rates, measured: Rates | None = None) -> None:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         atomic_write(path, text.encode())
     except StoreError as error:
-        cache.forgets(error)
+        cache_folder.forgets(error)
     except OSError as error:
-        cache.forgets(f"cannot keep the calibrated rates ({error.strerror}): each process calibrates again")
+        why = f"cannot keep the calibrated rates ({error.strerror}): each process calibrates again"
+        cache_folder.forgets(why)
 
 
 def _path(device: Device) -> Path:
-    return cache.folder() / "rates" / (hashlib.sha256(device.key.encode()).hexdigest()[:24] + ".json")
+    return cache_folder.folder() / "rates" / (hashlib.sha256(device.key.encode()).hexdigest()[:24] + ".json")

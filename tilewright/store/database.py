@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tilewright.errors import StoreBusy, StoreError, warn_once
 from tilewright.files import locked
-from tilewright.runtime.cache import secure_folder
+from tilewright.runtime.cache_folder import secure_folder
 
 T = TypeVar("T")
 _OWN_FOLDER = "set TILEWRIGHT_CACHE to a folder of your own"

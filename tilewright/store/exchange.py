@@ -1,4 +1,4 @@
-"""Records as JSON: for the store's rows, and the typed winners that people share and we ship.
+"""Winners as JSON that people share, and that we ship.
 
 A shared file holds numbers, problem strings and parameters by name, never source or a binary.
 Every field is checked on the way in; a config is compiled and verified again before it is trusted.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tilewright.device import Device, for_architecture
@@ -20,7 +20,8 @@ from tilewright.fields import LINE, Fields
 from tilewright.kernels.config import MAX_VALUE, Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
-from tilewright.record import Check, Measurement, Outcome, Record, Search, Standing, Versions
+from tilewright.record import Outcome, Record, Versions
+from tilewright.store.record_json import time_of
 
 FORMAT = "tilewright-tuned"
 SCHEMA = 1
@@ -28,128 +29,8 @@ MAX_FILE_BYTES = 64 << 20
 MAX_RECORDS = 200_000
 PROVENANCE = ("driver", "compiler", "clocks", "version")
 
-# Fields of a Record that "context" has as texts; the source a row has beside them.
-_SAID = ("standing", "search", "versions", "shared_worst", "source")
-_TEXTS = ("stage", "raced", "worst", "cut_s", "cut_trials")  # of them, the versions aside
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _BACKENDS = ("cuda", "opencl", "numpy")
-
-
-# ------------------------------------------------------------------ rows of the user's own store
-
-
-def to_json(record: Record) -> str:
-    """Write a whole record, failures included, as one line of JSON."""
-    return json.dumps(record_to_dict(record), sort_keys=True, separators=(",", ":"))
-
-
-def from_json(text: str) -> Record:
-    """Read what ``to_json`` wrote.
-
-    Raises:
-        StoreError: names the field that is missing or of the wrong type.
-    """
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise StoreError(f"record: not JSON ({error})") from None
-    return record_from_dict(data)
-
-
-def record_to_dict(record: Record) -> dict[str, Any]:
-    """Return a record as plain values; what is said of its making goes by name, as texts, in "context"."""
-    data = asdict(record)
-    for name in _SAID:
-        del data[name]
-    said, (raced, cut) = record.versions.said, (record.search.raced, record.search.cut)
-    if record.standing:
-        said["stage"] = record.standing.value
-    if raced is not None:
-        said["raced"] = " ".join(raced)
-    if cut:
-        said |= {"cut_s": f"{cut[0]:.6g}", "cut_trials": str(cut[1])}
-    if record.shared_worst is not None:
-        said["worst"] = repr(record.shared_worst)
-    return data | {"context": said}
-
-
-def made_as(said: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a Record that its "context" tells of.
-
-    Raises:
-        ValueError: a figure is none.
-    """
-    others = dict(said)
-    stage, raced, worst, seconds, trials = (others.pop(name, None) for name in _TEXTS)
-    return {
-        "standing": {one.value: one for one in Standing}.get(stage or ""),
-        "search": Search(
-            None if raced is None else tuple(raced.split()),
-            None if seconds is None or trials is None else (float(seconds), int(trials)),
-        ),
-        "versions": Versions.of(others),
-        "shared_worst": None if worst is None else float(worst),
-    }  # fmt: skip
-
-
-def record_from_dict(data: object) -> Record:
-    """Build a Record from its plain dictionary, every field checked."""
-    f = Fields(data, "record")
-    f.only("context", *(name for name in Record.__dataclass_fields__ if name not in _SAID))
-    if (outcome := f.text("outcome")) not in list(Outcome):
-        raise f.bad("outcome", "one of " + ", ".join(Outcome))
-    context = f.data.get("context", {})
-    if not isinstance(context, dict) or not all(isinstance(v, str) for v in context.values()):
-        raise f.bad("context", "an object of strings")
-    try:
-        made = made_as(context)
-    except ValueError:
-        raise f.bad("context", "an object of strings, figures where they belong") from None
-    reason = f.data.get("reason", "")
-    if not isinstance(reason, str):
-        raise f.bad("reason", "a string")
-    return Record(
-        problem=f.text("problem"), device=f.text("device", 400), family=f.text("family"),
-        config=f.text("config", 2000), outcome=Outcome(outcome), deterministic=f.boolean("deterministic"),
-        check=_check(f.data.get("check")), measurement=_measurement(f.data.get("measurement")),
-        reason=reason, registers=f.integer("registers", 0, 1 << 40),
-        workspace_bytes=f.integer("workspace_bytes", 0, 1 << 62),
-        compile_s=f.number("compile_s"), **made,
-    )  # fmt: skip
-
-
-def _check(data: object) -> Check | None:
-    if data is None:
-        return None
-    f = Fields(data, "record.check")
-    f.only(*Check.__dataclass_fields__)
-    # A failed check may well hold an infinite or NaN error: those are data too.
-    errors = [f.data.get(name) for name in ("max_error", "bound", "worst")]
-    if not all(type(e) in (int, float) for e in errors):
-        raise StoreError(f"{f.path}: max_error, bound and worst must be numbers, got {shown(errors)}")
-    flags = [f.boolean(name) for name in ("ok", "exact", "repeatable")]
-    reason = f.data.get("reason", "")
-    if not isinstance(reason, str):
-        raise f.bad("reason", "a string")
-    max_error, bound, worst = (float(e) for e in errors if e is not None)
-    return Check(flags[0], max_error, bound, worst, flags[1], flags[2], reason)
-
-
-def _measurement(data: object) -> Measurement | None:
-    if data is None:
-        return None
-    f = Fields(data, "record.measurement")
-    f.only(*Measurement.__dataclass_fields__)
-    return _time(f)
-
-
-def _time(f: Fields) -> Measurement:
-    warm = None if f.data.get("warm_us") is None else f.number("warm_us")
-    stolen = f.number("stolen") if "stolen" in f.data else 0.0
-    return Measurement(f.number("cold_us"), f.number("ci95_us"), f.integer("runs", 0, 1 << 40), warm, stolen)
-
-
-# ------------------------------------------------------------------------ files that people share
 
 
 def export_text(records: Iterable[Record]) -> str:
@@ -272,7 +153,7 @@ def read_row(row: object, path: str, families: Sequence[Family], devices: Sequen
     versions = Versions.of({name: provenance.text(name) for name in provenance.data})
     return Record(
         problem=str(problem), device=key, family=family.name, config=str(config), outcome=Outcome.CORRECT,
-        deterministic=f.boolean("deterministic"), measurement=_time(f),
+        deterministic=f.boolean("deterministic"), measurement=time_of(f),
         versions=versions, shared_worst=f.number("worst", 0.0, 1.0),
     )  # fmt: skip
 

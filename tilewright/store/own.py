@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import lru_cache
 
 from tilewright.errors import StoreBusy, StoreError
-from tilewright.runtime import cache
+from tilewright.runtime import cache_folder
 from tilewright.store.store import Store
 
 RETRY_S = 60.0  # until a store that could not be read is looked at again: somebody may have mended it
@@ -28,12 +28,12 @@ def default_store() -> Store | None:
             _failed_s.pop(folder, None)
             return found
     except StoreError as error:
-        cache.forgets(error)
+        cache_folder.forgets(error)
         _failed_s[folder] = time.monotonic()
     try:
         return _instead()
     except StoreError as error:
-        cache.forgets(error)
+        cache_folder.forgets(error)
         return None
 
 
@@ -47,4 +47,4 @@ def _opened(folder: str | None) -> Store:
 
 @lru_cache(maxsize=1)
 def _instead() -> Store:
-    return Store(cache.scratch() / "records.sqlite")
+    return Store(cache_folder.scratch() / "records.sqlite")

@@ -14,7 +14,7 @@ from tilewright.errors import StoreError, warn_once
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.store.database import Database
-from tilewright.store.exchange import from_json, to_json
+from tilewright.store.record_json import from_json, to_json
 from tilewright.store.sources import Sources
 
 TABLES = (

@@ -8,7 +8,8 @@ All that decides an answer and its time is in it, and nothing else:
 - the few modules that do what a blueprint says (``RUN``, ``RUN_ON``), but for their docstrings.
 
 Specs, problems and devices count by the blueprints that they make. What chooses configs, checks answers or
-takes times does not count.
+takes times does not count. To make blueprints of a long history takes a while: where none of our code has
+changed since a record was signed (``Versions.code``), its hash is what it was.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from tilewright.kernels.family import Family
 from tilewright.kernels.source import source_key
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
-from tilewright.record import Record
+from tilewright.record import Record, Versions
 from tilewright.search.space import legal
 
 # Modules that compile, bind and launch: on every backend, and on each that can be tuned.
-RUN = ("kernels.blueprint", "kernels.source", "plans.execution", "runtime.base")
+RUN = ("kernels.blueprint", "kernels.source", "plans.plan", "runtime.base")
 RUN_ON = {
     "cuda": ("kernels.tensor_map", "runtime.cuda", "runtime.nvrtc", "runtime.tensor_map"),
     "opencl": tuple(f"runtime.opencl{name}" for name in ("", "_builtins", "_driver", "_vectors")),
@@ -60,11 +61,20 @@ class Sources:
 
     def has(self, record: Record) -> bool:
         """Whether a record is of these very kernels."""
-        return record.source != "" and record.source == self.key(record)
+        family = self._families.get(record.family)
+        if record.source == "" or family is None or record.device != self._device.key:
+            return False
+        return self._unchanged(family, record.versions) or record.source == self.key(record)
+
+    def _unchanged(self, family: Family, versions: Versions) -> bool:
+        """Whether all that a hash hangs on is what it was; of families from elsewhere nobody knows."""
+        ours = type(family).__module__.startswith(f"{_PACKAGE.name}.")
+        return ours and versions.code != "" and versions.code == _all(self._device, self._compiler)
 
     def signed(self, record: Record) -> Record:
         """Return a record of what has just run, or could not, with its hash."""
-        return replace(record, source=self.key(record))
+        versions = replace(record.versions, code=_all(self._device, self._compiler))
+        return replace(record, source=self.key(record), versions=versions)
 
 
 @lru_cache(maxsize=4096)
@@ -85,6 +95,23 @@ def _programs(family: Family, problem: Problem, device: Device, config: Config) 
         made.append(pack(problem, device, made[0]))
     programs = [replace(one, parts=(), packing="") for blueprint in made for one in blueprint.programs]
     return [(one, source_key(one.source)) for one in programs]
+
+
+@lru_cache(maxsize=16)
+def _all(device: Device, compiler: str) -> str:
+    """Return the hash of all that decides a key, and much that does not; empty where there is no text."""
+    text = _text()
+    return hashlib.sha256(repr((text, device, compiler)).encode()).hexdigest()[:32] if text else ""
+
+
+@lru_cache(maxsize=1)
+def _text() -> str:
+    """Return the hash of every module and kernel file; empty where bytecode alone is installed."""
+    found = hashlib.sha256()
+    files = [path for kind in ("*.py", "*.cu", "*.h") for path in sorted(_PACKAGE.rglob(kind))]
+    for path in filter(Path.is_file, files):  # an editor's lock may be a link to nothing
+        found.update(f"\0{path.relative_to(_PACKAGE)}\0".encode() + path.read_bytes())
+    return found.hexdigest() if _PACKAGE / "store" / "sources.py" in files else ""
 
 
 @lru_cache(maxsize=8)

@@ -11,7 +11,7 @@ from tilewright.device import Device
 from tilewright.errors import StoreError, a_kind
 from tilewright.problem import Problem
 from tilewright.record import Record
-from tilewright.runtime.cache import folder
+from tilewright.runtime.cache_folder import folder
 from tilewright.store.database import Database
 from tilewright.store.exchange import MAX_FILE_BYTES, SCHEMA, export_text, import_text
 from tilewright.store.rows import COLUMNS, READ, TABLES, Found, newest, ranked, select, to_row, where

@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.checking.inputs import Inputs
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import TilewrightError
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.runtime.base import Runtime
 from tilewright.studies.lab import Entry, Lab
 from tilewright.studies.published import PublishedTable, table

@@ -19,7 +19,7 @@ from tilewright.kernels.family import Family
 from tilewright.kernels.named import find
 from tilewright.measuring.rounds import Limits, measure
 from tilewright.peers import PEERS, Peer, Setting, applicable, usual
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.runtime import open_runtime

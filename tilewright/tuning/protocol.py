@@ -11,7 +11,7 @@ from tilewright.device import Device
 from tilewright.kernels.config import Config
 from tilewright.measuring.rounds import Limits
 from tilewright.record import Check, Measurement, Outcome, Record, Versions
-from tilewright.store.exchange import record_from_dict, record_to_dict
+from tilewright.store.record_json import record_from_dict, record_to_dict
 
 
 class Stage(StrEnum):

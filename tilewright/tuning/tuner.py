@@ -115,7 +115,7 @@ class _Run:
         store: Store | None, progress: Progress | None, children: WorkerPool | None,
     ) -> None:  # fmt: skip
         start = time.monotonic()  # before the worker is
-        self.problem, self.worker, self.wanted, self.children = problem, worker, wanted, children
+        self.problem, self.worker, self.wanted = problem, worker, wanted
         self.say: Progress = progress or (lambda event: None)
         self.device = worker.device
         if self.device.backend == "numpy":
@@ -133,6 +133,9 @@ class _Run:
         self.families = {family.name: family for family in families}
         compiler = worker.versions.compiler
         self.outcomes = Outcomes(problem, self.device, compiler, self.families, wanted.deterministic, store)
+        job = replace(worker.job, facts=self.device.facts)
+        most = min(self.budget.trials or _MOST_COMPILERS, _MOST_COMPILERS)  # no more than configs to compile
+        self.ahead = CompileAhead(job, min(most, max(1, cores() - self.gpu)), children)
         self.records: list[Record] = []
         self.idle = 0  # proposals on end that promised nothing
         self.stopped = ""
@@ -140,25 +143,11 @@ class _Run:
     def tune(self, make: MakeStrategy) -> TuneResult:
         """Search, compare the finalists, and return the result."""
         side = ThreadPoolExecutor(1)
-        here = cores()
-        job = replace(self.worker.job, facts=self.device.facts)
-        most = min(self.budget.trials or _MOST_COMPILERS, _MOST_COMPILERS)  # no more than configs to compile
-        self.ahead = CompileAhead(job, min(most, max(1, here - self.gpu)), self.children)
         self.ahead.start()
         try:
             ready = side.submit(self._prepare)  # while the compilers start and strategies think
-            strategies = [
-                make(self.wanted.strategy, family, self.problem, self.device, self.wanted.seed)
-                for family in self.families.values()
-            ]
-            known = self.outcomes.resume()
-            for record in known:
-                for strategy in strategies:
-                    strategy.tell(record)
-            self.say(Started(self.problem, self.device, self.wanted.strategy, self.budget, len(known)))
-            hints, untried = self.outcomes.hints(), self.outcomes.untried if known else ()
-            proposals = Proposals(strategies, self.outcomes.wants, list(self.families), hints, untried)
-            self._search(proposals, ready, batch_size(self.budget.trials, 2 * here))
+            known, proposals = self._begin(make)
+            self._search(proposals, ready, batch_size(self.budget.trials, 2 * cores()))
             ready.result()  # where nothing was left to try
         finally:
             self.ahead.close()
@@ -166,16 +155,30 @@ class _Run:
         spent, searched_s = self.spending, self.spending.elapsed_s
         if self.stopped in (TIME_USED, TRIALS_DONE):
             given_s = self.budget.seconds if math.isfinite(self.budget.seconds) else searched_s
-            self.outcomes.cut(given_s, len(self.records) + len(known), proposals.due)
+            self.outcomes.cut(given_s, len(self.records) + known, proposals.due)
         finalists = decide(self.worker, self.outcomes, spent, self.say)
         best = next((r for r in finalists if r.won), None)
         result = TuneResult(
-            best, tuple(self.records), tuple(finalists), seconds=spent.elapsed_s, resumed=len(known),
+            best, tuple(self.records), tuple(finalists), seconds=spent.elapsed_s, resumed=known,
             stopped=self.stopped, ready_s=spent.ready_s, searched_s=searched_s,
         )  # fmt: skip
         self.say(result)
         self.outcomes.save()
         return result
+
+    def _begin(self, make: MakeStrategy) -> tuple[int, Proposals]:
+        """Tell strategies what is known; return of how many configs that is, and what they propose."""
+        strategies = [
+            make(self.wanted.strategy, family, self.problem, self.device, self.wanted.seed)
+            for family in self.families.values()
+        ]
+        known = self.outcomes.resume()
+        for record in known:
+            for strategy in strategies:
+                strategy.tell(record)
+        self.say(Started(self.problem, self.device, self.wanted.strategy, self.budget, len(known)))
+        hints, untried = self.outcomes.hints(), self.outcomes.untried if known else ()
+        return len(known), Proposals(strategies, self.outcomes.wants, list(self.families), hints, untried)
 
     def _prepare(self) -> None:
         """Have the references made."""

@@ -7,7 +7,7 @@
 //   STAGES X_STAGES      stages 2 .. 24, xs 1 .. 8: batches of filters, and patches, that are on their way or in use
 //   SWIZZLED             pieces: 1: as the tensor cores swizzle rows; 0: pieces apart
 //   TALL                 tall: a tile is a rectangle of pixels, not a run of the raster
-//   X_WAY                x, how the input comes: sum.py names the ways
+//   X_WAY                x, how the input comes: ways.py names the ways
 //   COPIES SC SG         cm, sc, sg: blocks of a cluster that share filters; shares of the sum in cluster and grid
 //   COMBINE MIN_BLOCKS   combine: how shares of the grid meet (tile.h); mb 1 .. 3: blocks of a unit
 // What follows from them:

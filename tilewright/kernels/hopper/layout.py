@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.finish import (
     BY_TILE,
@@ -30,15 +31,8 @@ from tilewright.kernels.hopper.finish import (
     out_bytes,
     stores,
 )
-from tilewright.kernels.hopper.raster import (
-    SEGMENT,
-    SWIZZLED,
-    image_of,
-    joint,
-    places_of,
-    raw_stages_of,
-    segments_of,
-)
+from tilewright.kernels.hopper.image import SWIZZLED, image_of, joint
+from tilewright.kernels.hopper.raster import SEGMENT, places_of, raw_stages_of, segments_of
 from tilewright.kernels.hopper.sum import parts_of
 from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
@@ -99,33 +93,41 @@ class Layout(NamedTuple):
         return {name.upper(): value for name, value in self._asdict().items()}
 
 
+def filter_bytes(pr: Problem, cf: Values) -> int:
+    """Bytes of a tile of filters, with low parts."""
+    return 16 * 64 * cf["wm"] * cf["chunks"] * parts_of(pr)
+
+
+def _own_rows(pr: Problem, cf: Values, few: bool) -> tuple[int, int, int]:
+    """Rows by way of which warps store their own sums: how many at once, the pitch of one, bytes of all."""
+    size = out_bytes(pr, cf)
+    of_matrices = 32 // size  # pixels that a warp writes there at once
+    rows = round_up(cf["bn"], of_matrices)
+    if pr.layout_out == "nchw":
+        rows = min(rows, OWN_PIXELS)
+        pitch = 2 * rows + 16
+        return rows, pitch, 4 * cf["wm"] * cf["wn"] * WARP_CHANNELS * pitch
+    rows, pitch = min(rows, OWN_ROWS) if few else rows, size * 64 * cf["wm"] + 16
+    return rows, pitch, 0 if stores(pr, cf) == STORE_WORDS else cf["wn"] * rows * pitch
+
+
 def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layout:
     """Lay out a block's shared memory: of one that ``stays``; ``who`` finishes sums (None: room for any)."""
     kb, nb, sc, parts = 64 * cf["wm"], cf["bn"] * cf["wn"], cf["sc"], parts_of(pr)
     image, places = image_of(pr, cf), places_of(pr, cf)
     # filters and patches
-    w_bytes = 16 * kb * cf["chunks"] * parts
+    w_bytes = filter_bytes(pr, cf)
     x_next = 16 * places + 16  # 16 more: pieces of one place lie in different banks
     x_bytes = (16 * places if cf["pieces"] == SWIZZLED else x_next) * cf["chunks"] * parts
     x_stages, x_bars = (cf["stages"] * cf["batch"], 0) if joint(pr, cf["x"], image) else (cf["xs"], cf["xs"])
 
     # the tile of sums; or rows of pixels, and tables of them
-    kt = min(kb, ceil_div(pr.kg, 8) * 8)
+    kt = min(kb, round_up(pr.kg, 8))
     slow, fast, pitch = (nb, kt, kt + 4) if pr.layout_out == "nhwc" else (kt, nb, nb + (40 - nb % 32) % 32)
-    size, by_words = out_bytes(pr, cf), stores(pr, cf) == STORE_WORDS
     brings = who in (None, OWN) and brings_residual(pr, cf)
-    of_matrices = 32 // size  # pixels that a warp writes there at once
-    own_rows = ceil_div(cf["bn"], of_matrices) * of_matrices
-    if pr.layout_out == "nchw":
-        own_rows = min(own_rows, OWN_PIXELS)
-        own_pitch = 2 * own_rows + 16
-        rows_bytes = 4 * cf["wm"] * cf["wn"] * WARP_CHANNELS * own_pitch
-    else:
-        own_rows = min(own_rows, OWN_ROWS) if stays and not brings else own_rows
-        own_pitch = size * kb + 16
-        rows_bytes = 0 if by_words else cf["wn"] * own_rows * own_pitch
+    own_rows, own_pitch, rows_bytes = _own_rows(pr, cf, few=stays and not brings)
     tables_bytes = 16 * cf["wm"] * nb  # one for each warp
-    own_bytes = tables_bytes if by_words else rows_bytes
+    own_bytes = tables_bytes if stores(pr, cf) == STORE_WORDS else rows_bytes
 
     # what a cluster's shares have of this block's outputs
     mine, pairs = ceil_div(slow, sc), ceil_div(nb // 2, sc)
@@ -142,7 +144,7 @@ def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layo
     x_from = cf["stages"] * cf["batch"] * w_bytes
     raw_from = x_from + x_stages * x_bytes
     if segments:
-        raw_from = ceil_div(raw_from, ALIGNMENT) * ALIGNMENT
+        raw_from = round_up(raw_from, ALIGNMENT)
     table_from = max(4 * slow * pitch, rows_bytes, raw_from + raw_stages * raw_bytes)
     outs_from = table_from + (0 if image else 4 * entries)
     own_from = outs_from + (0 if stays else ceil_div(nb, 4) * 16)

@@ -7,24 +7,10 @@ from dataclasses import replace
 from tilewright.device import Device
 from tilewright.kernels.family import Rule, Values
 from tilewright.kernels.hopper.finish import brings_residual
-from tilewright.kernels.hopper.raster import SWIZZLED, image_of, joint, lines, outputs_of, raster
-from tilewright.kernels.hopper.sum import (
-    AS_IS,
-    COPIED,
-    GATHERED,
-    HALVED,
-    PLANES,
-    TAPWISE,
-    TURNED,
-    chunks_of,
-    most_patches,
-    parts_of,
-    runs,
-    skewed,
-    steps,
-    taps,
-    turns_runs,
-)
+from tilewright.kernels.hopper.image import IMAGED, SWIZZLED, image_of, joint
+from tilewright.kernels.hopper.layout import filter_bytes
+from tilewright.kernels.hopper.raster import outputs_of, pool_of, raster
+from tilewright.kernels.hopper.sum import chunks_of, most_patches, parts_of, runs, steps, taps
 from tilewright.kernels.hopper.tile import (
     DECLARED,
     TURNING,
@@ -34,14 +20,29 @@ from tilewright.kernels.hopper.tile import (
     tiles_ahead,
     tiling_of,
 )
+from tilewright.kernels.hopper.ways import (
+    AS_IS,
+    COPIED,
+    GATHERED,
+    HALVED,
+    PLANES,
+    TAPWISE,
+    TURNED,
+    skewed,
+    turns_runs,
+)
 from tilewright.kernels.limits import fits_shared
 from tilewright.kernels.split_k import COMBINE_NONE
-from tilewright.kernels.tile import NONE, TWO_PASS, ceil_div, up_to
+from tilewright.kernels.tile import NONE, View, ceil_div, up_to
 from tilewright.problem import Problem
 
 CHUNKS = (2, 4, 8, 16)
 ROWS = (2, 4, 8)  # pieces of a row that the tensor cores and the copy engine know how to swizzle
 FEWEST = dict(batch=1, stages=2, xs=1)  # buffers, of the smallest batches
+# What rules look at: how the copy engine is told of the input; a block; its buffers.
+IMAGE = " ".join(IMAGED)
+BLOCK = f"{IMAGE} wm mb"
+BUFFERS = f"{BLOCK} batch stages xs"
 
 
 def batches(pr: Problem) -> tuple[int, ...]:
@@ -67,8 +68,8 @@ def _steps_of(problem: Problem, x: int, chunks: int, pieces: int) -> bool:
 
 def _pools(problem: Problem, cf: Values) -> bool:
     """Whether whoever has whole sums can pool them."""
-    pool = problem.epilogue.pool
-    if pool is None or cf["combine"] == TWO_PASS:
+    pool = pool_of(problem, cf)
+    if pool is None:
         return True
     alone = cf["combine"] == NONE and cf["sc"] == 1
     return alone and pool.pad == 0 and min(outputs_of(problem, cf)) > 0
@@ -78,7 +79,7 @@ def _upright(problem: Problem, cf: Values) -> bool:
     """Whether a tile that is a rectangle has lines of its own to copy, and outputs for each warpgroup."""
     if not cf["tall"]:
         return True
-    view = lines(problem)[0]
+    view = View.of(problem)
     useful = taps(problem, cf["x"]) > 1 or problem.epilogue.pool is not None
     filled = cf["wn"] <= view.p and cf["bn"] < view.q + 8
     return useful and filled and image_of(problem, cf) is not None
@@ -86,7 +87,7 @@ def _upright(problem: Problem, cf: Values) -> bool:
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     """Say whether the buffers fit; and shares of a cluster, where they are chosen."""
-    filters = parts_of(problem) * 64 * cf["wm"] * 16 * cf["chunks"] * cf["batch"] * cf["stages"]
+    filters = filter_bytes(problem, cf) * cf["batch"] * cf["stages"]
     if cf["mb"] * filters > device.shared_per_unit:  # most that do not fit are seen by these alone
         return False
     whole = dict(sc=1) | cf | dict(cm=1, sg=1, combine=NONE)
@@ -129,9 +130,9 @@ RULES = (
     Rule("pixels", lambda problem, x, wn, bn: bn * (wn - 1) < raster(problem, x, bn),
          "warpgroups without pixels"),
     Rule("resident", lambda problem, device, cf: cf["mb"] * _threads(problem, cf) <= device.threads_per_unit,
-         "more threads than a unit holds at once", needs="x wm wn bn mb chunks pieces tall"),
+         "more threads than a unit holds at once", needs=BLOCK),
     Rule("registers", _fits_registers, "more registers than a thread or a unit has",
-         needs="x wm wn bn mb chunks pieces tall"),
+         needs=BLOCK),
     Rule("turned", lambda problem, device, x, wm, wn, mb: x != TURNED or turns_runs(problem, x) or
          registers_at_most(128 * (wm * wn + 1), mb, device.regs_per_unit) >= TURNING,
          "more registers than a unit has, by the threads that turn the input"),
@@ -141,17 +142,17 @@ RULES = (
          cf["x"] not in (HALVED, PLANES, TAPWISE) or image_of(problem, cf) is not None,
          "numbers split into two of f16, planes in spans of 16, 32 or 64 pixels (bn), and patches of one tap "
          "are copied by the copy engine",
-         needs="x wn bn chunks pieces tall"),
+         needs=IMAGE),
     Rule("rectangle", _upright, "rows of a tile are copied by the copy engine, one line of the raster each",
-         needs="x wn bn chunks pieces tall"),
+         needs=IMAGE),
     Rule("patch", lambda problem, device, cf: _fits_shared(problem, device, cf | FEWEST),
          "more shared memory than a block may have, with the fewest buffers",
-         needs="x wm wn bn mb chunks pieces tall"),
+         needs=BLOCK),
     Rule("batch", _whole_batches, "batches that end inside a patch, or the sum",
-         needs="x wn bn chunks pieces tall batch"),
+         needs=f"{IMAGE} batch"),
     Rule("joint", lambda problem, cf: cf["xs"] == 1 or not _joint(problem, cf),
          "patches that one step reads come with its filters, in no buffers of their own",
-         needs="x wn bn chunks pieces tall xs"),
+         needs=f"{IMAGE} xs"),
     Rule("stages", lambda problem, device, cf: cf["stages"] <= max(
         2, steps(problem, cf["x"], cf["chunks"]) // cf["batch"] * tiles_ahead(problem, device, cf)),
         "more buffers than batches", needs="x wm wn bn mb chunks tall batch stages"),
@@ -159,12 +160,12 @@ RULES = (
         problem, cf["x"], cf["chunks"]) * tiles_ahead(problem, device, cf),
         "more buffers than runs of channels", needs="x wm wn bn mb chunks tall xs"),
     Rule("shared", _fits_shared, "more shared memory than a block may have",
-         needs="x wm wn bn mb chunks pieces tall batch stages xs"),
+         needs=BUFFERS),
     Rule("cluster_meets", lambda problem, device, cf: cf["sc"] == 1 or _fits_shared(problem, device, cf),
          "shares of a cluster meet in shared memory, beside the buffers",
-         needs="x wm wn bn mb chunks pieces tall batch stages xs sc"),
+         needs=f"{BUFFERS} sc"),
     Rule("residual", _rows_fit, "rows of the residual are copied beside the buffers",
-         needs="x wm wn bn mb chunks pieces tall batch stages xs cm sc sg combine"),
+         needs=f"{BUFFERS} cm sc sg combine"),
     Rule("copies", lambda problem, x, wn, bn, cm:
          cm == 1 or ceil_div(raster(problem, x, bn), bn * wn) > cm // 2,
          "a cluster whose blocks have no pixels"),
@@ -180,7 +181,7 @@ RULES = (
     Rule("next_patch", lambda problem, cf:
          cf["xs"] > 1 or _joint(problem, cf) or most_patches(problem, cf) == 1,
          "needs two buffers for patches: one is released only once the next is in use",
-         needs="x wn bn chunks pieces tall batch xs sc sg"),
+         needs=f"{IMAGE} batch xs sc sg"),
     COMBINE_NONE,
     Rule("pool", _pools,
          "a block pools whole windows of a tile that it sums alone, else a second kernel does",

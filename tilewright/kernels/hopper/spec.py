@@ -2,88 +2,24 @@
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.device.architectures import WGMMA
 from tilewright.kernels.bound import too_few
-from tilewright.kernels.family import (
-    MOST_PIXELS,
-    Blueprint,
-    Buffer,
-    Config,
-    Family,
-    Launch,
-    Param,
-    Rule,
-    Values,
-    too_many,
-)
+from tilewright.kernels.family import MOST_PIXELS, Blueprint, Config, Family, Param, Rule, too_many
 from tilewright.kernels.fold import folded, of_layer
-from tilewright.kernels.hopper import fallback, halves
-from tilewright.kernels.hopper.finish import BY_TILE, OWN, finish, out_bytes, paired, run, stores
-from tilewright.kernels.hopper.layout import layout
-from tilewright.kernels.hopper.raster import (
-    PIECES,
-    SWIZZLED,
-    TALL,
-    image_of,
-    joint,
-    raster,
-    raw_of,
-    spans_of,
-    stretch_of,
-)
+from tilewright.kernels.hopper import fallback
+from tilewright.kernels.hopper.blueprint import blueprint_of
+from tilewright.kernels.hopper.image import PIECES, image_of
+from tilewright.kernels.hopper.raster import TALL, raster
 from tilewright.kernels.hopper.rules import CHUNKS, RULES, batches
-from tilewright.kernels.hopper.sum import (
-    ANEW,
-    AS_IS,
-    COPIED,
-    COPIES,
-    GATHERED,
-    HALVED,
-    NCHW,
-    PLANES,
-    PROMOTED,
-    WAYS,
-    chunks_of,
-    copied_parts,
-    held,
-    leads,
-    leap,
-    most_steps,
-    numbers,
-    parts_of,
-    products,
-    promotions,
-    skewed,
-    turns_runs,
-    ways,
-)
-from tilewright.kernels.hopper.tile import HopperTiling, k_group, registers, registers_at_most, tiling_of
+from tilewright.kernels.hopper.sum import chunks_of, copied_parts, held, most_steps, parts_of, promotions
+from tilewright.kernels.hopper.ways import COPIES, GATHERED, HALVED, NCHW, WAYS, ways
 from tilewright.kernels.hopper.work import work_of
-from tilewright.kernels.products import PLAIN
-from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import (
-    combine_param,
-    operands,
-    reduction_buffers,
-    second_pass,
-    share_defines,
-)
-from tilewright.kernels.tile import LAST, NONE, TWO_PASS, image_defines, layer_defines, up_to
-from tilewright.kernels.untuned import IN_ORDER, PAIRS
-from tilewright.kernels.untuned.nhwc import (
-    copied_bytes,
-    copier,
-    copy,
-    copy_as_is,
-    copy_defines,
-    copy_defines_as_is,
-    copy_remark,
-    tap_chunks,
-)
+from tilewright.kernels.split_k import combine_param
+from tilewright.kernels.tile import LAST, NONE, TWO_PASS, up_to
+from tilewright.kernels.untuned.nhwc import copy_remark, tap_chunks
 from tilewright.kernels.work import GpuWork
-from tilewright.problem import DTYPE_BYTES, DTYPES, MATHS, Problem
+from tilewright.problem import MATHS, Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24, 32)
 WIDTHS = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256)
@@ -91,7 +27,6 @@ WIDTHS_I8 = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256)
 MOST_FILTER = 32  # rows or columns
 FEWEST = 8  # channels of one of several groups
 MOST_PIECES = (1 << 31) - 1  # of 16 bytes of the input, which a table counts in 32 bits
-LEAST_ROOM = (8, 28)  # registers beside those counted, to unroll a loop of stores; of one that divides too
 
 
 class Hopper(Family):
@@ -164,7 +99,7 @@ class Hopper(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch; some before it copy the input, some behind it sum shares, pool, fall back."""
-        return of_layer(_blueprint(folded(problem), config.values, aligned, device), problem)
+        return of_layer(blueprint_of(folded(problem), device, config.values, aligned), problem)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count what one block and one thread do."""
@@ -188,139 +123,3 @@ class Hopper(Family):
         of_step = promotions(problem, cf) or cf["chunks"] // 2
         found = most_steps(problem, cf) * of_step + shares + parts_of(problem) - 1
         return max(found, fallback.chain(problem)) if cf["x"] == HALVED else found
-
-
-def _blueprint(pr: Problem, cf: Values, aligned: bool, device: Device) -> Blueprint:
-    if not aligned and (cf["x"] == AS_IS or turns_runs(pr, cf["x"])):
-        cf = cf | dict(x=COPIED)  # to a buffer that is
-    tiling = tiling_of(pr, device, cf)
-    who = finish(pr, cf, aligned) if device.is_cuda else BY_TILE
-    blocks = min(tiling.blocks, cf["mb"] * device.units) if tiling.stays and who == OWN else tiling.blocks
-    launches, workspace = _launches(pr, tiling, cf, blocks, device.units, aligned)
-    stays = blocks < tiling.blocks
-    early = tiling.image is not None and blocks <= device.units
-    defines = _defines(pr, tiling, cf, aligned, device) | dict(FINISH=who, STAYS=int(stays), EARLY=int(early))
-    defines |= dict(
-        STORES=stores(pr, cf), PAIRED=int(paired(pr, cf)), OUT_BYTES=out_bytes(pr, cf)
-    )
-    defines |= requant_defines(pr)
-    defines |= layout(pr, cf, stays, who).defines()
-    parts: tuple[Blueprint, ...] = ()
-    if cf["x"] == COPIED:
-        moved = copy_defines(pr, held(pr, cf), tiling.x_parts, aligned) | _products(pr, cf, "COPIED_AS")
-        parts = (copier(moved),)
-    elif cf["x"] in ANEW and not aligned:
-        parts = (copier(copy_defines_as_is(pr.x_bytes, DTYPE_BYTES[pr.dtype])),)
-    elif cf["x"] == HALVED:
-        layer = image_defines(pr, tiling.view) | {name: defines[name] for name in ("DTYPE", "OFFSET64")}
-        layer |= dict(N=tiling.view.n) | layer_defines(pr, tiling.view)
-        last = fallback.program(layer, pr, tiling.k_tiles * tiling.kb, _tiles_bytes(pr, tiling))
-        parts = (*halves.programs(pr, held(pr, cf)), last)
-    return Blueprint(
-        source="hopper.cu", defines=tuple(defines.items()), launches=launches,
-        packed_bytes=_packed_bytes(pr, tiling, cf),
-        pack=(
-            ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", tiling.kb), ("PACK_STEPS", tiling.steps),
-            ("PACK_C", _run_channels(pr, cf, tiling)),
-            ("PACK_ORDER", PAIRS if paired(pr, cf) else IN_ORDER),
-            ("PACK_APART", int(cf["pieces"] != SWIZZLED)),
-            *_products(pr, cf, "PACK_PRODUCTS").items(), *((("PACK_PARTS", 2),) if parts_of(pr) == 2 else ()),
-            *_pack_leads(pr, cf),
-        ),
-        workspace=workspace, parts=parts, specific=True,
-        packer=_packer(pr, cf),
-    )  # fmt: skip
-
-
-def _run_channels(pr: Problem, cf: Values, tiling: HopperTiling) -> int:
-    """Channels of a tap that are neighbours in the sum: of a step; where planes begin anywhere, of a lead."""
-    if cf["x"] == GATHERED:
-        return pr.cg
-    return cf["chunks"] * numbers(pr, cf["x"]) * (tiling.steps // leads(pr) if skewed(pr, cf["x"]) else 1)
-
-
-def _pack_leads(pr: Problem, cf: Values) -> tuple[tuple[str, int], ...]:
-    """Tell who packs the filter of channels in the order of their leads: as taps, the longest lead first."""
-    if not skewed(pr, cf["x"]):
-        return ()
-    return ("CG", pr.cg // leads(pr)), ("SIZE_S", leads(pr)), ("PACK_LEAP", leap(pr))
-
-
-def _packer(pr: Problem, cf: Values) -> str:
-    if cf["x"] == HALVED:
-        return "halves_pack.cu"
-    return "pack.cu" if products(pr, cf["x"]) == PLAIN else "mma_pack.cu"
-
-
-def _products(pr: Problem, cf: Values, name: str) -> Values:
-    """Define what is multiplied, where DTYPE does not say it."""
-    found = products(pr, cf["x"])
-    return {name: found} if found != PLAIN else {}
-
-
-def _tiles_bytes(pr: Problem, tiling: HopperTiling) -> int:
-    return pr.groups * tiling.k_tiles * tiling.steps * tiling.w_bytes
-
-
-def _packed_bytes(pr: Problem, tiling: HopperTiling, cf: Values) -> int:
-    """All tiles; of halves then how far each row was moved, and what a fallback needs."""
-    beside = fallback.beside_bytes(pr, tiling.k_tiles * tiling.kb) if cf["x"] == HALVED else 0
-    return _tiles_bytes(pr, tiling) + beside
-
-
-def _launches(
-    pr: Problem, tiling: HopperTiling, cf: Values, blocks: int, units: int, aligned: bool
-) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine, moved, scale = cf["combine"], cf["x"] in ANEW and not aligned, scale_operand(pr)
-    copied = cf["x"] in COPIES or moved
-    tiles = pr.groups * tiling.k_tiles * tiling.px_tiles
-    main = Launch(
-        "hopper", (blocks, 1, 1), (tiling.threads, 1, 1),
-        (*operands(combine, "copied" if copied else "x"), "partial", "arrived",
-         *((halves.MOVED,) if cf["x"] == HALVED else ()), *scale),
-        shared_bytes=tiling.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied,
-        image=tiling.image or raw_of(pr, cf),
-    )  # fmt: skip
-    launches = (main, *second_pass(pr, combine))
-    workspace = reduction_buffers(pr, cf, cf["sg"] * tiles * tiling.kb * tiling.nb, tiles)
-    if not copied:
-        return launches, workspace
-    if moved:
-        return (copy_as_is(pr.x_bytes), *launches), (*workspace, Buffer("copied", pr.x_bytes))
-    chunks = held(pr, cf)
-    if cf["x"] == COPIED:
-        copies = Buffer("copied", copied_bytes(pr, chunks, tiling.x_parts))
-        return (copy(pr, chunks), *launches), (*workspace, copies)
-    last = fallback.launch(pr, units, halves.MOVED)  # it writes over what the others have made of y
-    return (*halves.launches(pr, chunks), *launches, last), (*workspace, *halves.workspace(pr, chunks))
-
-
-def _lead_defines(pr: Problem, cf: Values) -> Values:
-    if not skewed(pr, cf["x"]):
-        return dict(LEADS=1)
-    stretch = stretch_of(pr, cf["bn"])
-    assert stretch
-    return dict(LEADS=leads(pr), LEAP=leap(pr), STRETCH=stretch.places, USED=stretch.used)
-
-
-def _defines(pr: Problem, tiling: HopperTiling, cf: Values, aligned: bool, device: Device) -> Values:
-    tiles = pr.groups * tiling.k_tiles * tiling.px_tiles
-    sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiles * tiling.kb * tiling.nb)
-    copied = copied_bytes(pr, held(pr, cf), tiling.x_parts)
-    most_bytes = max(copied, pr.x_bytes, sums_bytes, _packed_bytes(pr, tiling, cf))
-    view = tiling.view
-    kind, spans = products(pr, cf["x"]), spans_of(pr, cf["bn"]) if cf["x"] == PLANES else None
-    divides = cf["tall"] or (tiling.rows.extent, tiling.columns.extent) != (view.p, view.q)  # to find a pixel
-    room = registers_at_most(tiling.threads, cf["mb"], device.regs_per_unit) - registers(pr, cf)
-    return image_defines(pr, view) | _products(pr, cf, "PRODUCTS") | tiling.defines() | dict(
-        PROMOTED=PROMOTED.get(kind, 0),
-        DTYPE=DTYPES.index(pr.portable.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"],
-        WN=cf["wn"], CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), TALL=cf["tall"],
-        BATCH=cf["batch"], STAGES=cf["stages"], JOINT=int(joint(pr, cf["x"], tiling.image)),
-        MIN_BLOCKS=cf["mb"], COPIES=cf["cm"], CLUSTER=cf["sc"] * cf["cm"],
-        **share_defines(cf["combine"], cf["sc"], cf["sg"]),
-        SPAN=spans.outputs if spans else 0, **_lead_defines(pr, cf), CC=held(pr, cf),
-        K_GROUP=k_group(device, tiling), CS=1, K_FASTEST=1,
-        N=view.n, **layer_defines(pr, view), X_WAY=cf["x"], RUN_OUT=run(pr, cf), Y_VECTOR=int(aligned),
-        OFFSET64=offset64(most_bytes), TIGHT=int(room < LEAST_ROOM[divides]),
-    )  # fmt: skip

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
+from tilewright.arithmetic import round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.finish import OWN, finish
+from tilewright.kernels.hopper.image import image_of
 from tilewright.kernels.hopper.layout import ALIGNMENT, layout
-from tilewright.kernels.hopper.raster import Line, image_of, lines, patch_of, tiles_of
-from tilewright.kernels.hopper.sum import GATHERED, TURNED, copied_parts, products, skewed, steps, turns_runs
+from tilewright.kernels.hopper.raster import Line, lines, patch_of, tiles_of
+from tilewright.kernels.hopper.sum import copied_parts, products, steps
+from tilewright.kernels.hopper.ways import GATHERED, TURNED, skewed, turns_runs
 from tilewright.kernels.limits import RESERVED_SHARED
 from tilewright.kernels.products import E4M3, HALVES, TF32, THREE
 from tilewright.kernels.tensor_map import TensorMap
@@ -43,6 +47,7 @@ class HopperTiling:
     w_bytes: int
     x_bytes: int
     shared_bytes: int
+    tiles: int
     blocks: int
     stays: bool
 
@@ -62,9 +67,8 @@ def tiling_of(pr: Problem, device: Device, cf: Values) -> HopperTiling:
     kb, nb = 64 * cf["wm"], cf["bn"] * cf["wn"]
     patch_lines, line = patch_of(pr, cf)
     image = image_of(pr, cf)
-    images, p_tiles, q_tiles = tiles_of(pr, cf)
-    px_tiles = ceil_div(images * p_tiles * q_tiles, cf["cm"]) * cf["cm"]
-    k_tiles = ceil_div(pr.kg, kb)
+    _, p_tiles, q_tiles = tiles_of(pr, cf)
+    k_tiles, px_tiles = _k_tiles(pr, cf), _px_tiles(pr, cf)
     tiles = pr.groups * k_tiles * px_tiles
     stay = _stays(pr, device, cf, image, tiles)
     memory = layout(pr, cf, stay)
@@ -74,8 +78,18 @@ def tiling_of(pr: Problem, device: Device, cf: Values) -> HopperTiling:
         k_tiles=k_tiles, px_tiles=px_tiles, p_tiles=p_tiles, q_tiles=q_tiles, lines=patch_lines, line=line,
         image=image, steps=steps(pr, cf["x"], cf["chunks"]),
         w_bytes=memory.w_bytes, x_bytes=memory.x_bytes, shared_bytes=memory.shared_end + ALIGNMENT,
-        blocks=tiles * cf["sc"] * cf["sg"], stays=stay,
+        tiles=tiles, blocks=tiles * cf["sc"] * cf["sg"], stays=stay,
     )  # fmt: skip
+
+
+def _k_tiles(pr: Problem, cf: Values) -> int:
+    """Tiles of channels of a group."""
+    return ceil_div(pr.kg, 64 * cf["wm"])
+
+
+def _px_tiles(pr: Problem, cf: Values) -> int:
+    """Tiles of pixels: whole clusters of those that share filters, where it is known how many do."""
+    return round_up(prod(tiles_of(pr, cf)), cf.get("cm", 1))
 
 
 def threads(cf: Values, image: TensorMap | None) -> int:
@@ -135,8 +149,7 @@ def tiles_ahead(pr: Problem, device: Device, cf: Values) -> int:
     """How many tiles may be prefetched: one, or MOST_AHEAD where there are enough for persistent blocks."""
     if finish(pr, cf | dict(sc=1, combine=NONE)) != OWN:
         return 1
-    images, p_tiles, q_tiles = tiles_of(pr, cf)
-    tiles = pr.groups * ceil_div(pr.kg, 64 * cf["wm"]) * images * p_tiles * q_tiles
+    tiles = pr.groups * _k_tiles(pr, cf) * _px_tiles(pr, cf)
     return MOST_AHEAD if tiles > device.units * cf["mb"] else 1
 
 

@@ -6,26 +6,29 @@ from tilewright.device import Device
 from tilewright.floor import least_bytes
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.finish import MET, OWN, STORE_WORDS, finish, out_bytes, run, stores
-from tilewright.kernels.hopper.raster import joint, places_of, raw_stages_of
+from tilewright.kernels.hopper.image import joint
+from tilewright.kernels.hopper.raster import places_of, raw_stages_of
 from tilewright.kernels.hopper.sum import (
-    COPIES,
-    GATHERED,
-    HALVED,
     PROMOTED,
-    TAPWISE,
-    TURNED,
     held,
-    leads,
     most_patches,
     most_steps,
     numbers,
     parts_of,
     products,
     promotions,
+)
+from tilewright.kernels.hopper.tile import HopperTiling, registers, tiling_of
+from tilewright.kernels.hopper.ways import (
+    COPIES,
+    GATHERED,
+    HALVED,
+    TAPWISE,
+    TURNED,
+    leads,
     skewed,
     turns_runs,
 )
-from tilewright.kernels.hopper.tile import HopperTiling, registers, tiling_of
 from tilewright.kernels.products import TF32, THREE
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
 from tilewright.kernels.untuned.nhwc import copied_bytes, each
@@ -106,13 +109,20 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         more_launches=int(copied) + 2 * looks,
         more_bytes=float((1 + looks) * pr.x_bytes + moved) if copied else 0.0,
         tensor_cycles=POWER * count * cycles + promoted * _idle(pr, cf, cycles),
-        turn_cycles=max(
-            COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, tiling),
-            _rounding(pr, cf, tiling) * patches / steps,
-            by_threads * 16 / _bytes_copied(pr, cf) / steps,
-            tiling.lines * deep * SKEWED_ROW if skewed(pr, cf["x"]) else 0.0,
-        ) + _moving(pr, cf, tiling),
+        turn_cycles=_turn(pr, cf, tiling, steps, patches, by_threads),
     )  # fmt: skip
+
+
+def _turn(
+    pr: Problem, cf: Values, tiling: HopperTiling, steps: int, patches: int, by_threads: int
+) -> float:
+    """Cycles of a step beside its products: the longest wait. Patches, and pieces by threads, are of all."""
+    deep = cf["chunks"] * numbers(pr, cf["x"])
+    return max(
+        COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, tiling),
+        _rounding(pr, cf, tiling) * patches / steps, by_threads * 16 / _bytes_copied(pr, cf) / steps,
+        tiling.lines * deep * SKEWED_ROW if skewed(pr, cf["x"]) else 0.0,
+    ) + _moving(pr, cf, tiling)  # fmt: skip
 
 
 def _storing(pr: Problem, cf: Values, runs: float) -> float:

@@ -8,7 +8,8 @@ from tilewright.report.html.charts import ladder, ratios, roofline
 from tilewright.report.html.page import Cell, Section, device_table, heading, notes, paragraph, table
 from tilewright.report.html.svg import Bar, Point
 from tilewright.report.results import Results
-from tilewright.report.table import BEATS_MARK, NOISY_MARK, Table, ran_peers, results_table, time_text
+from tilewright.report.results_table import ran_peers, results_table
+from tilewright.report.table import BEATS_MARK, NOISY_MARK, Table, time_text
 
 
 def bench_section(name: str, results: Results) -> Section:

@@ -26,8 +26,8 @@ from tilewright.kernels.family import Blueprint, Buffer, Config
 from tilewright.kernels.source import full_source, kernel_files, source_key
 from tilewright.kernels.untuned.reference import Reference, numpy_conv, reference_f64
 from tilewright.plans import binding
-from tilewright.plans.execution import Plan
 from tilewright.plans.layer import LayerPlan
+from tilewright.plans.plan import Plan
 from tilewright.plans.provenance import Origin, Provenance
 from tilewright.problem import Problem
 from tilewright.runtime import list_devices, open_runtime, opening

@@ -1,0 +1,206 @@
+"""What a config of the hopper family comes to: its launches, their buffers, and what kernels are told."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tilewright.arithmetic import offset64
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Buffer, Launch, Values
+from tilewright.kernels.hopper import fallback, halves
+from tilewright.kernels.hopper.finish import BY_TILE, OWN, finish, out_bytes, paired, run, stores
+from tilewright.kernels.hopper.image import APART, SWIZZLED, joint, raw_of
+from tilewright.kernels.hopper.layout import layout
+from tilewright.kernels.hopper.planes import spans_of, stretch_of
+from tilewright.kernels.hopper.sum import PROMOTED, held, numbers, parts_of, products
+from tilewright.kernels.hopper.tile import HopperTiling, k_group, registers, registers_at_most, tiling_of
+from tilewright.kernels.hopper.ways import (
+    ANEW,
+    AS_IS,
+    COPIED,
+    GATHERED,
+    HALVED,
+    PLANES,
+    leads,
+    leap,
+    skewed,
+    turns_runs,
+)
+from tilewright.kernels.products import PLAIN
+from tilewright.kernels.requant import requant_defines, scale_operand
+from tilewright.kernels.split_k import operands, reduction_buffers, second_pass, share_defines
+from tilewright.kernels.tile import image_defines, layer_defines
+from tilewright.kernels.untuned import IN_ORDER, PAIRS
+from tilewright.kernels.untuned.nhwc import (
+    copied_bytes,
+    copier,
+    copy,
+    copy_as_is,
+    copy_defines,
+    copy_defines_as_is,
+)
+from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
+
+LEAST_ROOM = (8, 28)  # registers beside those counted, to unroll a loop of stores; of one that divides too
+
+
+def blueprint_of(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
+    """Lay out one launch; some before it copy the input, some behind it sum shares, pool, fall back."""
+    if not aligned and (cf["x"] == AS_IS or turns_runs(pr, cf["x"])):
+        cf = cf | dict(x=COPIED)  # to a buffer that is
+    tiling = tiling_of(pr, device, cf)
+    who = finish(pr, cf, aligned) if device.is_cuda else BY_TILE
+    blocks = min(tiling.blocks, cf["mb"] * device.units) if tiling.stays and who == OWN else tiling.blocks
+    stays = blocks < tiling.blocks
+    early = tiling.image is not None and blocks <= device.units
+    defines = _defines(pr, tiling, cf, aligned, device) | dict(
+        FINISH=who, STAYS=int(stays), EARLY=int(early),
+        STORES=stores(pr, cf), PAIRED=int(paired(pr, cf)), OUT_BYTES=out_bytes(pr, cf),
+        **requant_defines(pr), **layout(pr, cf, stays, who).defines(),
+    )  # fmt: skip
+    beside = _beside(pr, tiling, cf, aligned, defines, device.units)
+    sums = tiling.tiles * tiling.kb * tiling.nb
+    return Blueprint(
+        source="hopper.cu", defines=tuple(defines.items()),
+        launches=(
+            *beside.before, _main(pr, tiling, cf, blocks, bool(beside.before)),
+            *second_pass(pr, cf["combine"]), *beside.behind,
+        ),
+        packed_bytes=_packed_bytes(pr, tiling, cf), pack=_pack(pr, tiling, cf), packer=_packer(pr, cf),
+        workspace=(*reduction_buffers(pr, cf, cf["sg"] * sums, tiling.tiles), *beside.workspace),
+        parts=beside.parts, specific=True,
+    )  # fmt: skip
+
+
+def _main(pr: Problem, tiling: HopperTiling, cf: Values, blocks: int, copied: bool) -> Launch:
+    """Return the launch of hopper.cu: it reads x or, if ``copied``, what launches before have made of it."""
+    return Launch(
+        "hopper", (blocks, 1, 1), (tiling.threads, 1, 1),
+        (*operands(cf["combine"], "copied" if copied else "x"), "partial", "arrived",
+         *((halves.MOVED,) if cf["x"] == HALVED else ()), *scale_operand(pr)),
+        shared_bytes=tiling.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied,
+        image=tiling.image or raw_of(pr, cf),
+    )  # fmt: skip
+
+
+class _Beside(NamedTuple):
+    """Launches before the main one, which copy the input, and behind all, with their buffers and programs."""
+
+    before: tuple[Launch, ...] = ()
+    behind: tuple[Launch, ...] = ()
+    workspace: tuple[Buffer, ...] = ()
+    parts: tuple[Blueprint, ...] = ()
+
+
+def _beside(
+    pr: Problem, tiling: HopperTiling, cf: Values, aligned: bool, defines: Values, units: int
+) -> _Beside:
+    """Say what runs beside the main launch, by the way the input is read."""
+    chunks = held(pr, cf)
+    if cf["x"] == COPIED:
+        moved = copy_defines(pr, chunks, tiling.x_parts, aligned) | _products(pr, cf, "COPIED_AS")
+        copies = Buffer("copied", copied_bytes(pr, chunks, tiling.x_parts))
+        return _Beside((copy(pr, chunks),), (), (copies,), (copier(moved),))
+    if cf["x"] in ANEW and not aligned:
+        moved = copy_defines_as_is(pr.x_bytes, DTYPE_BYTES[pr.dtype])
+        return _Beside((copy_as_is(pr.x_bytes),), (), (Buffer("copied", pr.x_bytes),), (copier(moved),))
+    if cf["x"] == HALVED:
+        layer = image_defines(pr, tiling.view) | {name: defines[name] for name in ("DTYPE", "OFFSET64")}
+        layer |= dict(N=tiling.view.n) | layer_defines(pr, tiling.view)
+        rows = tiling.k_tiles * tiling.kb
+        last = fallback.program(layer, pr, rows, _tiles_bytes(pr, tiling))
+        again = fallback.launch(pr, units, halves.MOVED)  # writes over what the others have made of y
+        programs = (*halves.programs(pr, chunks), last)
+        return _Beside(halves.launches(pr, chunks), (again,), halves.workspace(pr, chunks), programs)
+    return _Beside()
+
+
+def _pack(pr: Problem, tiling: HopperTiling, cf: Values) -> tuple[tuple[str, int], ...]:
+    """Tell who packs the filter how it is to lie."""
+    return (
+        ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", tiling.kb), ("PACK_STEPS", tiling.steps),
+        ("PACK_C", _run_channels(pr, cf, tiling)),
+        ("PACK_ORDER", PAIRS if paired(pr, cf) else IN_ORDER),
+        ("PACK_APART", int(cf["pieces"] == APART)),
+        *_products(pr, cf, "PACK_PRODUCTS").items(), *((("PACK_PARTS", 2),) if parts_of(pr) == 2 else ()),
+        *_pack_leads(pr, cf),
+    )  # fmt: skip
+
+
+def _run_channels(pr: Problem, cf: Values, tiling: HopperTiling) -> int:
+    """Channels of a tap that are neighbours in the sum: of a step; where planes begin anywhere, of a lead."""
+    if cf["x"] == GATHERED:
+        return pr.cg
+    return cf["chunks"] * numbers(pr, cf["x"]) * (tiling.steps // leads(pr) if skewed(pr, cf["x"]) else 1)
+
+
+def _pack_leads(pr: Problem, cf: Values) -> tuple[tuple[str, int], ...]:
+    """Tell who packs the filter of channels in the order of their leads: as taps, the longest lead first."""
+    if not skewed(pr, cf["x"]):
+        return ()
+    return ("CG", pr.cg // leads(pr)), ("SIZE_S", leads(pr)), ("PACK_LEAP", leap(pr))
+
+
+def _packer(pr: Problem, cf: Values) -> str:
+    if cf["x"] == HALVED:
+        return "halves_pack.cu"
+    return "pack.cu" if products(pr, cf["x"]) == PLAIN else "mma_pack.cu"
+
+
+def _products(pr: Problem, cf: Values, name: str) -> Values:
+    """Define what is multiplied, where DTYPE does not say it."""
+    found = products(pr, cf["x"])
+    return {name: found} if found != PLAIN else {}
+
+
+def _tiles_bytes(pr: Problem, tiling: HopperTiling) -> int:
+    return pr.groups * tiling.k_tiles * tiling.steps * tiling.w_bytes
+
+
+def _packed_bytes(pr: Problem, tiling: HopperTiling, cf: Values) -> int:
+    """All tiles; of halves then how far each row was moved, and what a fallback needs."""
+    beside = fallback.beside_bytes(pr, tiling.k_tiles * tiling.kb) if cf["x"] == HALVED else 0
+    return _tiles_bytes(pr, tiling) + beside
+
+
+def _plane_defines(pr: Problem, cf: Values) -> Values:
+    """Define the spans of planes that the copy engine brings, and where these begin anywhere their leads."""
+    spans = spans_of(pr, cf["bn"]) if cf["x"] == PLANES else None
+    span = dict(SPAN=spans.outputs if spans else 0)
+    if not skewed(pr, cf["x"]):
+        return span | dict(LEADS=1)
+    stretch = stretch_of(pr, cf["bn"])
+    assert stretch
+    return span | dict(LEADS=leads(pr), LEAP=leap(pr), STRETCH=stretch.places, USED=stretch.used)
+
+
+def _most_bytes(pr: Problem, tiling: HopperTiling, cf: Values) -> int:
+    """Bytes of the largest buffer: what decides how wide an offset is."""
+    sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiling.tiles * tiling.kb * tiling.nb)
+    copied = copied_bytes(pr, held(pr, cf), tiling.x_parts)
+    return max(copied, pr.x_bytes, sums_bytes, _packed_bytes(pr, tiling, cf))
+
+
+def _tight(pr: Problem, tiling: HopperTiling, cf: Values, device: Device) -> bool:
+    """Whether too few registers are left to unroll the loop that stores."""
+    view = tiling.view
+    divides = cf["tall"] or (tiling.rows.extent, tiling.columns.extent) != (view.p, view.q)  # to find a pixel
+    room = registers_at_most(tiling.threads, cf["mb"], device.regs_per_unit) - registers(pr, cf)
+    return room < LEAST_ROOM[divides]
+
+
+def _defines(pr: Problem, tiling: HopperTiling, cf: Values, aligned: bool, device: Device) -> Values:
+    """Define the knobs, and what follows from them but for how sums are finished."""
+    view = tiling.view
+    return image_defines(pr, view) | _products(pr, cf, "PRODUCTS") | tiling.defines() | dict(
+        PROMOTED=PROMOTED.get(products(pr, cf["x"]), 0),
+        DTYPE=DTYPES.index(pr.portable.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"],
+        WN=cf["wn"], CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), TALL=cf["tall"],
+        BATCH=cf["batch"], STAGES=cf["stages"], JOINT=int(joint(pr, cf["x"], tiling.image)),
+        MIN_BLOCKS=cf["mb"], COPIES=cf["cm"], CLUSTER=cf["sc"] * cf["cm"],
+        **share_defines(cf["combine"], cf["sc"], cf["sg"]),
+        **_plane_defines(pr, cf), CC=held(pr, cf),
+        K_GROUP=k_group(device, tiling), CS=1, K_FASTEST=1,
+        N=view.n, **layer_defines(pr, view), X_WAY=cf["x"], RUN_OUT=run(pr, cf), Y_VECTOR=int(aligned),
+        OFFSET64=offset64(_most_bytes(pr, tiling, cf)), TIGHT=int(_tight(pr, tiling, cf, device)),
+    )  # fmt: skip

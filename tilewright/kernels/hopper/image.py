@@ -1,0 +1,101 @@
+"""What the copy engine is told of the input, and where threads copy it instead."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tilewright.kernels.family import MOST_PIXELS, Values
+from tilewright.kernels.hopper.planes import spans_of
+from tilewright.kernels.hopper.raster import SEGMENT, lines, patch_of, raster
+from tilewright.kernels.hopper.sum import held, numbers, parts_of, products
+from tilewright.kernels.hopper.ways import (
+    ANEW,
+    COPIED,
+    GATHERED,
+    PLANES,
+    TAPWISE,
+    TURNED,
+    leads,
+    turns_runs,
+)
+from tilewright.kernels.products import TF32, THREE
+from tilewright.kernels.tensor_map import Im2colMap, TensorMap, TiledMap
+from tilewright.kernels.tile import View
+from tilewright.problem import DTYPE_BYTES, Problem
+
+APART, SWIZZLED = range(2)
+PIECES = ("pieces of 16 bytes apart", "swizzled rows")
+IMAGED = ("x", "wn", "bn", "chunks", "pieces", "tall")  # parameters that say what the copy engine is told
+MOST_MOVED = 255  # columns or rows, by which the copy engine moves a box for a tap
+
+
+def image_of(pr: Problem, cf: Values) -> TensorMap | None:
+    """The input for the copy engine, a line of a patch at a time; None where threads copy it."""
+    return _image(pr, *(cf[name] for name in IMAGED))
+
+
+@lru_cache(maxsize=8192)
+def _image(pr: Problem, *values: int) -> TensorMap | None:
+    """Work out what ``image_of`` returns, from the values of ``IMAGED``.
+
+    None (threads copy instead of the copy engine) where pieces are not swizzled, or made here; where a box
+    would read past the last channels of a group into the next group's, or from high parts into low ones; and
+    where the threads split numbers themselves because no kernel before has done so.
+    """
+    cf = dict(zip(IMAGED, values, strict=True))
+    kind, parts = products(pr, cf["x"]), parts_of(pr)
+    by_threads = cf["pieces"] == APART or cf["x"] in (GATHERED, TURNED)
+    if by_threads or (kind == THREE and cf["x"] != COPIED):
+        return None
+    of_piece = numbers(pr, cf["x"])
+    if cf["x"] == PLANES:
+        return _planes(pr, cf, of_piece)
+    if pr.groups * parts > 1 and held(pr, cf) % cf["chunks"]:
+        return None
+    moves = ((taps - 1) * apart for taps, apart in zip((pr.r, pr.s), pr.dilation, strict=True))
+    if cf["x"] == TAPWISE and (cf["tall"] or max(moves) > MOST_MOVED):
+        return None
+    view, rows, columns = lines(pr, cf["x"], cf["bn"])
+    (up_h, up_w), (pad_t, pad_l) = pr.stride, (pr.pad[0], pr.pad[2])
+    last = ((columns.extent - 1) * up_w - pad_l, (rows.extent - 1) * up_h - pad_t)
+    found = Im2colMap(
+        size=16 // of_piece, channels=pr.groups * parts * held(pr, cf) * of_piece,
+        columns=view.w, rows=view.h, images=view.n, lower=(-pad_l, -pad_t),
+        upper=(last[0] - view.w + 1, last[1] - view.h + 1), stride=(up_w, up_h),
+        box_channels=cf["chunks"] * of_piece, box_pixels=patch_of(pr, cf)[1],
+        rounds=kind == TF32,
+    )  # fmt: skip
+    return found if found.legal else None
+
+
+def _planes(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
+    """The input in nchw for the copy engine, a span of each of a step's channels at a time.
+
+    Where planes begin anywhere, all that lie between two of one lead are one row.
+    """
+    view, spans, apart = View.of(pr), spans_of(pr, cf["bn"]), leads(pr)
+    deep = cf["chunks"] * of_piece
+    if raster(pr, PLANES, cf["bn"]) > MOST_PIXELS:
+        return None
+    if spans is None or cf["tall"] or (pr.groups > 1 and pr.cg // apart % deep):
+        return None
+    found = TiledMap(
+        size=16 // of_piece, columns=apart * view.w, channels=pr.c // apart, rows=view.h, images=view.n,
+        box_columns=spans.places, box_channels=deep,
+    )  # fmt: skip
+    return found if found.legal else None
+
+
+def joint(pr: Problem, way: int, image: TensorMap | None) -> bool:
+    """Whether patches come and go with the filters that read them, so that a batch may have several."""
+    return image is not None and (way in ANEW or pr.r * pr.s == 1)
+
+
+def raw_of(pr: Problem, cf: Values) -> TiledMap | None:
+    """The input for the copy engine where it is turned: a segment of each of a step's channels at a time."""
+    if not turns_runs(pr, cf["x"]):
+        return None
+    return TiledMap(
+        size=DTYPE_BYTES[pr.dtype], columns=pr.h * pr.w, channels=pr.c, rows=1, images=pr.n,
+        box_columns=SEGMENT, box_channels=cf["chunks"] * numbers(pr, cf["x"]),
+    )  # fmt: skip

@@ -1,0 +1,56 @@
+"""The numbers of an epilogue: finite ones, as bits that a kernel gets and as decimals that a string has."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+
+from tilewright.errors import ProblemError, shown
+
+_MOST = 3e38  # the largest f32, rounded down: every dtype takes the same numbers
+
+
+def finite(name: str, value: object) -> float:
+    """Return a number, never -0: it would be another text of the same value.
+
+    Raises:
+        ProblemError: it is none, or not finite.
+    """
+    try:
+        number = math.nan if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not abs(number) < _MOST:
+        raise ProblemError(f"{name}={shown(value)}: must be a finite number, less than {_MOST:g} in size")
+    return number + 0.0
+
+
+def f32(value: float) -> float:
+    """Return the f32 next to a number, never -0."""
+    return float(struct.unpack("f", struct.pack("f", value))[0]) + 0.0
+
+
+def bits32(value: float) -> int:
+    """Return the bits of the f32 next to a number."""
+    return int(struct.unpack("I", struct.pack("f", value))[0])
+
+
+def bits64(value: float) -> int:
+    """Return the bits of an f64 as a signed number: every compiler has room for that."""
+    return int(struct.unpack("q", struct.pack("d", value))[0])
+
+
+def text32(value: float) -> str:
+    """Return the shortest decimal that is this number in f32."""
+    return _shortest(value, 9, lambda text: f32(float(text)) == f32(value))
+
+
+def text64(value: float) -> str:
+    """Return the shortest decimal that is this number in f64."""
+    return _shortest(value, 17, lambda text: float(text) == value)
+
+
+def _shortest(value: float, digits: int, same: Callable[[str], bool]) -> str:
+    texts = (f"{value:.{count}g}".replace("e+", "e") for count in range(1, digits + 1))
+    return min(filter(same, texts), key=len)

@@ -1,0 +1,129 @@
+"""The folder that is the user's cache: where it is, whether it is his alone, and what is done without one."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import stat
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from tilewright.errors import StoreError, warn_once
+
+_FIX = "set TILEWRIGHT_CACHE to a folder of your own"
+LEAST_FREE = 4 << 20  # bytes: drivers keep kernels there too, and say little where they cannot, or abort
+
+
+def folder() -> Path:
+    """Return tilewright's cache folder, made with mode 0700 if need be.
+
+    It is ``$TILEWRIGHT_CACHE`` if set, else the place the operating system gives for caches.
+
+    Raises:
+        StoreError: it is a symlink, belongs to someone else, others can write to it, or it cannot
+            be made; or it is below the home of a user who has none.
+    """
+    given = os.environ.get("TILEWRIGHT_CACHE")
+    if given:
+        try:
+            path = Path(given).expanduser().absolute()
+        except RuntimeError:
+            raise StoreError(f"cache folder {given}: there is no such home folder; {_FIX}") from None
+    else:
+        import platformdirs
+
+        path = Path(platformdirs.user_cache_dir("tilewright", appauthor=False))
+    return secure_folder(path)
+
+
+def writable_folder() -> Path:
+    """Return the cache folder; where nothing can be written to it, with a warning, ``scratch``."""
+    try:
+        path = folder()
+        if os.access(path, os.W_OK):
+            if not (why := full(path)):
+                return path
+            warn_once(f"compiled kernels are not kept{why.replace(';', ':', 1)}", "no room for kernels")
+            return scratch()
+        forgets(f"cache folder {path}: no permission to write; {_FIX}")
+    except StoreError as error:
+        forgets(error)
+    return scratch()
+
+
+@lru_cache(maxsize=1)
+def scratch() -> Path:
+    """Return a folder of this process, removed at its end; a forked child uses it and leaves it there.
+
+    Raises:
+        StoreError: there is no room for temporary files either.
+    """
+    try:
+        path = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    except OSError as error:
+        raise StoreError(f"no folder can be written to, not even for a while: {error}; {_FIX}") from error
+    atexit.register(_remove, path, os.getpid())
+    return path
+
+
+def _remove(path: Path, owner: int) -> None:
+    """Remove the scratch folder at the end of the process that made it, not of one forked from that."""
+    if os.getpid() == owner:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def is_there(path: Path) -> bool:
+    """Whether a path is our cache folder or ``scratch``, which is made again if somebody removed it.
+
+    Raises:
+        StoreError: it cannot be made, or is not ours alone.
+    """
+    if scratch.cache_info().currsize and path == scratch():
+        secure_folder(path, "scratch folder")
+        return True
+    return path == folder()
+
+
+def no_room() -> str:
+    """Say, behind an error, that the disk of the cache folder is full; empty where it is not."""
+    with contextlib.suppress(StoreError):
+        return full(folder())
+    return ""
+
+
+def full(path: Path) -> str:
+    """Say, behind an error, that the disk of a folder for compiled kernels is full; empty where it is not."""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(path).free < LEAST_FREE:
+            return f"; the disk of the cache folder {path} is full; {_FIX} on another disk"
+    return ""
+
+
+def forgets(why: object) -> None:
+    """Warn that nothing can be kept in the cache folder: once, whatever comes up first."""
+    warn_once(f"nothing new is remembered: {why}", "nothing new is remembered")
+
+
+def secure_folder(path: Path, what: str = "cache folder", fix: str = _FIX) -> Path:
+    """Make a folder with mode 0700, or check that nobody else can put files there; ``fix``: the way out.
+
+    Raises:
+        StoreError: it is no folder, a link, not ours, or open to others.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        info = path.lstat()
+    except FileExistsError:
+        raise StoreError(f"{what} {path}: is a file; {fix}") from None
+    except OSError as error:
+        raise StoreError(f"{what} {path}: {error.strerror or error}; {fix}") from error
+    if stat.S_ISLNK(info.st_mode):
+        raise StoreError(f"{what} {path}: is a symbolic link, which is not followed; {fix}")
+    if hasattr(os, "getuid") and info.st_uid != os.getuid():
+        raise StoreError(f"{what} {path}: belongs to another user; {fix}")
+    if hasattr(os, "getuid") and info.st_mode & 0o022:
+        raise StoreError(f"{what} {path}: others can write to it; {fix}")
+    return path
