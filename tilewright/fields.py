@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
@@ -30,16 +31,26 @@ def read_document(path: Path, parse: Callable[[Any], T], what: str, writers: str
         writers: the commands that write one.
 
     Raises:
-        StoreError: the file is missing, no JSON, or refused by ``parse``; says which file and why.
+        StoreError: the file is missing, no JSON, has a number that is none, or is refused by ``parse``; says
+            which file and why.
     """
     try:
-        return parse(read_json(path))
+        return parse(_finite(read_json(path)))
     except OSError as error:
         raise StoreError(f"{what} {path}: {error.strerror or error}") from None
     except ValueError:
         raise StoreError(f"{what} {path}: not JSON; want one written by {writers}") from None
     except StoreError as error:
         raise StoreError(f"{what} {path}: {error}") from None
+
+
+def _finite(document: Any) -> Any:
+    """Return a document that can be written again: JSON has neither NaN nor Infinity, Python reads them."""
+    try:
+        json.dumps(document, allow_nan=False)
+    except ValueError:
+        raise StoreError("holds numbers that are none, NaN or Infinity") from None
+    return document
 
 
 class Fields:

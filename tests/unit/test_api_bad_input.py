@@ -492,6 +492,7 @@ def test_wrong_tensors() -> None:
         (lambda: tw.conv2d(torch.complex(x, x).conj(), w), "x: dtype complex64 was given"),
         (lambda: tw.conv2d(x.to_sparse(), w), "x: a tensor of layout torch.sparse_coo.*to_dense"),
         (lambda: tw.conv2d(x.to("meta"), w), "x: a tensor on meta.*cpu or cuda"),
+        (lambda: torch.jit.trace(lambda one: tw.conv2d(one, w), x), "x: torch.jit.trace, or .*plain tensor"),
         (lambda: torch.vmap(lambda one: tw.conv2d(one[None], w))(x), "x: a tensor without memory of its own"),
         (lambda: tw.conv2d(x, torch.nested.nested_tensor([w[0]])), "w: a tensor without memory .*plain"),
         (lambda: torch.func.grad(lambda one: tw.conv2d(one, w).sum())(x), "x: requires grad"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright.cli import main
+from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.problem import Problem
 
@@ -62,6 +63,40 @@ def test_auto_pad_has_the_formula_of_the_page(
     problem = Problem.parse(f"{SIZES}p{'.'.join(map(str, pads))}{steps}g2-f64")
     found = numpy_conv(problem, x, w, None, None)[0]
     assert found.shape == y.shape and np.allclose(found, y)
+
+
+@pytest.mark.parametrize(("zero", "pad"), [(np.int8(0), 1), (np.uint8(128), 1), (np.int8(5), 0)])
+def test_a_quantised_layer_has_the_scale_and_bias_of_the_page(zero: Any, pad: int) -> None:
+    onnx = pytest.importorskip("onnx")
+    rng = np.random.default_rng(0)
+    x = rng.integers(-128, 128, (2, 4, 9, 11)).astype(np.int8)
+    w = rng.integers(-128, 128, (6, 4, 3, 2)).astype(np.int8)
+    bias = rng.integers(-9000, 9000, 6).astype(np.int32)
+    w_scale = rng.uniform(0.001, 0.01, 6).astype(np.float32)
+    x_scale, y_scale = np.float32(0.02), np.float32(0.05)
+    if zero.dtype == np.uint8:
+        x = x.view(np.uint8)
+    given = dict(
+        x=x, xs=x_scale, xz=zero, w=w, ws=w_scale, wz=np.zeros(6, np.int8), ys=y_scale, yz=np.int8(0), b=bias,
+    )  # fmt: skip
+    helper, known = onnx.helper, onnx.numpy_helper
+    node = helper.make_node("QLinearConv", list(given), ["y"], pads=[pad] * 4)
+    values = [known.from_array(np.asarray(value), name) for name, value in given.items()]
+    out = helper.make_tensor_value_info("y", onnx.TensorProto.INT8, None)
+    graph = helper.make_graph([node], "one", [], [out], values)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    from onnx.reference import ReferenceEvaluator
+
+    want = ReferenceEvaluator(model).run(None, {})[0]
+    if zero.dtype == np.uint8:
+        x = (x ^ 0x80).view(np.int8)
+    elif zero:
+        bias = bias - zero * w.sum((1, 2, 3), np.int32)
+    problem = Problem.parse(f"n2c4h9w11k6r3s2p{pad}-i8+bias+requant")
+    sums = numpy_conv(problem, x, w, bias, None)[0]
+    found = numpy_requantised(problem, sums, x_scale * w_scale / y_scale)
+    assert want.min() == -128 and want.max() == 127
+    assert np.array_equal(found, want)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "nets/Model.ONNX", "model.pt"])

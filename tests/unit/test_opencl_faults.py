@@ -137,7 +137,8 @@ def test_a_program_without_its_kernels(removed: bool, monkeypatch: pytest.Monkey
         def get_info(self, what: object) -> list[bytes]:
             return [b"poclbin\0AB/CDE" + b"P" * 40]
 
-    its.cl.Program, its.cl.program_info, its._pocl = Program, SimpleNamespace(BINARIES=1), True
+    its.cl.Program, its.cl.program_info = Program, SimpleNamespace(BINARIES=1)
+    its._pocl = its._links = True
     monkeypatch.setattr(opencl_cache, "ready", lambda: None)
     monkeypatch.setattr(opencl_cache, "drop", lambda binary: removed)
     if removed:

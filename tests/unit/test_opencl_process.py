@@ -174,9 +174,20 @@ else:
     raise AssertionError("not refused")
 assert tw.conv2d(x, w, device="numpy").max() == 18
 """
+    another = """
+for _ in range(2):
+    try:
+        conv(2)
+    except tw.RunError as error:
+        assert "install a C compiler" in str(error) and "\\n" not in str(error)
+    else:
+        raise AssertionError("not refused")
+assert conv(1) == conv(3) == [18.0] * 3
+"""
     run("", tmp_path, used=refused, PATH=str(tmp_path))
-    run("", tmp_path)
+    run("conv(3)", tmp_path)
     run("", tmp_path, PATH=str(tmp_path))
+    run(another, tmp_path, PATH=str(tmp_path))
 
 
 MOUNTED = 'mount -t tmpfs -o noexec none "$0" && exec "$@"'

@@ -118,7 +118,7 @@ def test_numbers() -> None:
 
 
 @pytest.mark.parametrize("name", ["speedup", "published_speedup", "time_us"])
-@pytest.mark.parametrize("value", [0, -1.0, 1e-320])
+@pytest.mark.parametrize("value", [0, -1.0, 1e-320, 1e308, "1"])
 def test_a_study_whose_figures_no_axis_has_is_an_error(
     name: str, value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,7 +126,28 @@ def test_a_study_whose_figures_no_axis_has_is_an_error(
     study["parts"][0]["rows"][0][name] = value
     (file := tmp_path / "study.json").write_text(json.dumps(study))
     assert main(["report", str(file), "--html", str(tmp_path / "page.html")]) == 2
-    said = f"parts[0].rows[0].{name}: must be a number of 1e-15 or more, got {value}\n"
+    said = f"parts[0].rows[0].{name}: must be a number from 1e-15 to 1e+15, got {value!r}\n"
+    assert (shown := capsys.readouterr().err).endswith(said) and len(shown.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("ladder", "step"), ("bars", "step"), ("bars", "problem"), ("model", "problem"), ("curve", "strategy")],
+)
+def test_a_study_without_what_its_charts_name_is_an_error(
+    kind: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = json.loads((Path(__file__).parent / "study_sample.json").read_text())
+    row = {"layer": "A", "step": "a", "strategy": "b", "time_us": 1.0, "problem": "n1c1h1k1r1"}
+    row |= {"speedup": 2.0, "device": study["device"]["name"], "elapsed_s": 1.0, "best_us": 1.0}
+    study["parts"] = [study["parts"][0] | {"kind": kind, "rows": [row]}]
+    (file := tmp_path / "study.json").write_text(json.dumps(study))
+    assert main(["report", str(file), "--html", str(tmp_path / "page.html")]) == 0
+    del row[name]
+    file.write_text(json.dumps(study))
+    capsys.readouterr()
+    assert main(["report", str(file), "--html", str(tmp_path / "page.html")]) == 2
+    said = f"parts[0].rows[0].{name}: must be a text, it is missing\n"
     assert (shown := capsys.readouterr().err).endswith(said) and len(shown.splitlines()) == 1
 
 

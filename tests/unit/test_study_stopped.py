@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -248,6 +249,7 @@ def test_parts_alone(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.Monke
         ({"left": ["B", "R9"]}, ["lacks R9", "'steps'", "leave --resume out"]),
         ({"parts": 3}, ["x.json: a damaged", "parts: must be a list"]),
         ({"parts": [PART | {"rows": [{"layer": ["A"]}]}]}, ["layer: must be a text or"]),
+        ({"device": {"key": "numpy", "clock_ghz": math.nan}}, ["x.json: holds numbers that are none, NaN"]),
         ({"format": "other"}, ["x.json: not a results document of a study"]),
     ],
 )

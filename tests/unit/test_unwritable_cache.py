@@ -64,6 +64,22 @@ def test_what_reads_goes_on(line: str, cache: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("tilewright-*")), "what took its place is removed"
 
 
+@pytest.mark.parametrize(("line", "status"), [("explain {} --device numpy", 0), ("cache info", 2)])
+def test_a_user_without_a_home_folder(line: str, status: int, tmp_path: Path) -> None:
+    """As in a container that runs as a number that has no name there, without HOME."""
+    if os.geteuid() or (setpriv := shutil.which("setpriv")) is None:
+        pytest.skip("only root may become another user, and by setpriv")
+    hidden = ("HOME", "POCL_CACHE_DIR", "TILEWRIGHT_CACHE", "XDG_CACHE_HOME")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1"}
+    reads_all = ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")  # root's Python
+    become = [setpriv, "--reuid=54321", "--clear-groups", *reads_all]
+    command = [*become, sys.executable, "-c", COMMAND, *line.format(LAYER).split()]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.returncode == status, done.stderr
+    assert done.stderr.count("\n") == 1 and "has no home folder; set TILEWRIGHT_CACHE" in done.stderr
+
+
 def test_what_is_there_is_read(cache: Path) -> None:
     Store(cache / "records-1.sqlite").add(record(problem=LAYER))
     (cache / "records-1.sqlite").chmod(0o400)

@@ -121,6 +121,8 @@ def _spec_of_tensor(name: str, tensor: Array) -> ArraySpec:
         raise ArrayError(f"{name}: a tensor on {where} was given; must be on cpu or cuda")
     if tensor.layout != sys.modules["torch"].strided:
         raise _not_strided(name, tensor)
+    if any(type(size) is not int for size in tensor.shape):  # as torch.jit.trace has them, to record each use
+        raise _odd(name, tensor)
     device = "cpu" if where.type == "cpu" else f"cuda:{where.index or 0}"
     dtype = _dtype(name, tensor, "torch")
     return ArraySpec("torch", device, dtype, tuple(tensor.shape), tuple(tensor.stride()))
@@ -144,6 +146,8 @@ def _odd(name: str, tensor: Array) -> ArrayError:
     if tensor.requires_grad and torch.is_grad_enabled():
         return _wants_grad(name)
     what = "a tensor without memory of its own was given (nested, traced as torch.vmap does, fake, or freed)"
+    if torch.jit.is_tracing():
+        what = "torch.jit.trace, or torch.onnx.export, follows this tensor, but records no kernel of ours"
     return ArrayError(f"{name}: {what}; must be a plain tensor")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tilewright.errors import StoreError
 from tilewright.fields import read_document
 from tilewright.report.html.bench import bench_section
 from tilewright.report.html.page import page
@@ -63,14 +61,10 @@ def of_document(name: str, document: Any) -> Gathered:
     """Turn a document of either kind into values.
 
     Raises:
-        StoreError: names what is missing, of the wrong type or no finite number.
+        StoreError: names what is missing or of the wrong type.
     """
     results = parse_study(document) if is_study(document) else parse_results(document)
     checked(results.device)
-    try:
-        json.dumps(document, allow_nan=False)
-    except ValueError:
-        raise StoreError("holds numbers that are none, NaN or Infinity") from None
     return Gathered(name, document, results)
 
 

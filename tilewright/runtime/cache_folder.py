@@ -27,16 +27,19 @@ def folder() -> Path:
             be made; or it is below the home of a user who has none.
     """
     given = os.environ.get("TILEWRIGHT_CACHE")
-    if given:
-        try:
-            path = Path(given).expanduser().absolute()
-        except RuntimeError:
-            raise StoreError(f"cache folder {given}: there is no such home folder; {_FIX}") from None
-    else:
-        import platformdirs
-
-        path = Path(platformdirs.user_cache_dir("tilewright", appauthor=False))
+    try:
+        path = Path(given or _usual()).expanduser().absolute()
+    except RuntimeError:
+        what = f"{given}: there is no such home folder" if given else "of a user who has no home folder"
+        raise StoreError(f"cache folder {what}; {_FIX}") from None
     return secure_folder(path)
+
+
+def _usual() -> str:
+    """Return the operating system's place for caches; a RuntimeError says that there is no home folder."""
+    import platformdirs
+
+    return platformdirs.user_cache_dir("tilewright", appauthor=False)
 
 
 def writable_folder() -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import CompileError, DeviceError, OutOfMemory, first_error
+from tilewright.errors import CompileError, DeviceError, OutOfMemory, RunError, first_error
 from tilewright.kernels.blueprint import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.kernels.source import full_source
 from tilewright.runtime import cache, cache_folder, forked, opencl_cache, opencl_linker, rates
@@ -30,6 +30,7 @@ OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
 # On CPUs whose last-level cache is in slices OpenCL reports one of them: flush enough to cover all.
 LEAST_FLUSH_BYTES = 128 << 20
 _KEPT = 32  # programs that need not be built again: even from its cache PoCL takes 0.1 s for one
+_TICK_NS = 20_000_000  # files are stamped by a clock that ticks; more than a tick, less than a trial takes
 _ALIGN = 128
 _DAMAGED = "PoCL's cache is damaged: run tilewright cache clear"
 
@@ -57,8 +58,7 @@ class OpenclRuntime:
         self._events: list[Any] = []  # of the run that is being timed
         self._program = lru_cache(maxsize=_KEPT)(self._build_program)
         self._pocl = self._device.platform.name == "Portable Computing Language"
-        if self._pocl:
-            opencl_linker.require()
+        self._links, self._since_ns = not self._pocl or opencl_linker.require(), time.time_ns()
         self.quick = self._pocl  # until one needs the header
         beside = told() if self._pocl else ""
         said = (self._device.platform.version, self._device.driver_version, beside)
@@ -127,10 +127,27 @@ class OpenclRuntime:
     def load(self, built: Built) -> Loaded:
         """Build for the device, unless ``compile`` just did; quick where the driver has it in its cache."""
         program = self._program(built.binary.decode(), self._options)
+        self._see_linked()
         kernels = {kernel.function_name: kernel for kernel in program.all_kernels()}
         if missing := ", ".join(sorted(built.resources.keys() - kernels)):
             raise CompileError(f"{self.device.name}: a compiled program lacks {missing}; {_DAMAGED}")
         return Loaded(program, kernels)
+
+    def _see_linked(self) -> None:
+        """See to it that PoCL has linked what was built since, or can; others than that may still be used.
+
+        Raises:
+            RunError: it cannot.
+        """
+        if self._links or not opencl_cache.unlinked(self._since_ns):
+            return
+        try:
+            opencl_linker.link()
+        except RunError:
+            self._program.cache_clear()  # who asks for it again is told again
+            self._since_ns = time.time_ns() - _TICK_NS
+            raise
+        self._links = True
 
     def alloc(self, nbytes: int) -> Memory:
         """Allocate; on a CPU the bytes are a NumPy array's, 128-byte aligned."""

@@ -55,6 +55,17 @@ def mend() -> None:
                         path.unlink(missing_ok=True)
 
 
+def unlinked(since_ns: int) -> bool:
+    """Whether a program that was used since a time has yet to be linked, which PoCL does at its first run."""
+    with suppress(OSError):
+        for program in _programs(Path(os.environ.get("POCL_CACHE_DIR", ""))):
+            with suppress(OSError):  # another process removed it
+                used = os.stat(program + _USED).st_mtime_ns >= since_ns
+                if used and not any(Path(program).rglob("*.so")):
+                    return True
+    return False
+
+
 def _programs(top: Path) -> Iterator[str]:
     """The folders of PoCL's programs, two below its own."""
     for group in os.scandir(top):

@@ -26,11 +26,10 @@ queue.finish()
 _TRIAL_S = 60.0
 
 
-def require() -> None:
-    """See to it that PoCL can load from its cache, and link.
+def require() -> bool:
+    """See to it that PoCL can load from its cache, and link; return whether it can link for sure.
 
-    Where something seems to be missing, a trial in another process tells. A cache that holds kernels serves
-    without a linker, for as long as nothing else is needed.
+    A cache that holds kernels serves without a linker; ``link`` tells before anything else runs.
 
     Raises:
         RunError: it cannot.
@@ -42,8 +41,20 @@ def require() -> None:
             "the disk is mounted noexec; set TILEWRIGHT_CACHE (POCL_CACHE_DIR, if you have set that) to a "
             "folder on another disk"
         )
-    if all_there() or any(place.rglob("*.so")):
-        return
+    if all_there():
+        return True
+    if any(place.rglob("*.so")):
+        return False
+    link()
+    return True
+
+
+def link() -> None:
+    """Try in another process whether PoCL can link a kernel.
+
+    Raises:
+        RunError: it cannot.
+    """
     if said := _trial():
         raise RunError(
             f"PoCL, which compiles for the CPU, cannot link its kernels ({said}); "

@@ -15,6 +15,10 @@ from tilewright.studies.study import Column, PartResult, Value
 FORMAT = "tilewright-study"
 MOST = sys.float_info.max
 _ABOVE_0 = ("time_us", "speedup", "published_speedup", "best_us")  # charts have them on logarithmic axes
+_DRAWN = {  # what charts of a kind of part read of each of its rows
+    "ladder": ("step",), "sweep": ("step",), "bars": ("step", "problem"), "model": ("step", "problem"),
+    "curve": ("strategy",),
+}  # fmt: skip
 _TEXTS = ("name", "title", "source", "published_on", "date", "commit")
 
 
@@ -82,22 +86,25 @@ def parse(found: Any) -> StudyResult:
 
 
 def _part(f: Fields, date: str, commit: str) -> PartResult:
+    kind = f.string("kind")
     return PartResult(
-        f.string("title"), f.string("kind"), f.string("note"),
+        f.string("title"), kind, f.string("note"),
         columns=tuple(column.build(Column) for column in f.sections("columns")),
-        rows=tuple(map(_cells, f.sections("rows"))),
+        rows=tuple(_cells(row, _DRAWN.get(kind, ())) for row in f.sections("rows")),
         left=tuple(map(str, f.elements("left") if "left" in f.data else ())),
         date=f.string("date", date), commit=f.string("commit", commit),
     )  # fmt: skip
 
 
-def _cells(f: Fields) -> dict[str, Value]:
-    """Read a row: texts, numbers and what is not there."""
+def _cells(f: Fields, drawn: tuple[str, ...]) -> dict[str, Value]:
+    """Read a row: texts, numbers and what is not there; ``drawn``: texts that must be."""
     for name, value in f.data.items():
         if not isinstance(value, str | int | float | None):
             raise f.bad(name, "a text or a number")
         if isinstance(value, int | float) and not abs(value) <= MOST:
             raise f.bad(name, "a finite number")
-        if name in _ABOVE_0 and isinstance(value, int | float) and not value >= TINY:
-            raise f.bad(name, f"a number of {TINY:g} or more")
+        if name in _ABOVE_0 and value is not None:
+            f.number(name, TINY)
+    for name in drawn:
+        f.string(name)
     return f.data
