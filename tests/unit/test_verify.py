@@ -20,7 +20,7 @@ from tilewright.checking.launcher import Launcher
 from tilewright.checking.verify import TooSlow, Verifier
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import OutOfMemory
-from tilewright.kernels.bound import bound
+from tilewright.kernels.bound import Bound, bound
 from tilewright.kernels.family import Blueprint, Buffer, Config, Launch
 from tilewright.kernels.untuned.reference import Reference, numpy_conv, numpy_pool
 from tilewright.plans.execution import Plan
@@ -541,3 +541,15 @@ def test_what_is_not_finite_is_compared_by_its_kind_in_strict(kind: str, unlike:
     given = launcher.put(y), launcher.put(ref), launcher.put(np.ones(9))
     figures = compare(launcher, problem, *given, bound(problem, 1))
     assert (figures.missed, figures.nan, figures.inf, figures.unequal) == (unlike, 0, 0, 0)
+
+
+def test_the_kernel_counts_what_is_wrong_and_how(cpu: Runtime) -> None:
+    """Bounds are 0.75 here. From 65520 on an f16 is infinite, which is right there if the sign is."""
+    problem, limits = Problem.parse("n1c1h1w8k1r1s1-f16"), Bound(0.5, 0.0, 0.25, 65520.0)
+    y = np.array([2.0, 2.75, 3.0, 1.0, INF, -INF, INF, NAN], np.float16)
+    ref = np.array([2.0, 2.0, 2.0, 2.0, 65519.5, 65519.5, 60000.0, 1.0])
+    launcher = Launcher(cpu)
+    given = launcher.put(y), launcher.put(ref), launcher.put(np.ones(8))
+    found = compare(launcher, problem, *given, limits)
+    assert (found.over, found.unequal, found.nan, found.inf, found.missed) == (2, 7, 1, 2, 0)
+    assert (found.worst, found.bound, found.max_error) == (1 / 0.75, 0.75, 1.0)
