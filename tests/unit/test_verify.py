@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -313,6 +315,15 @@ def test_a_slow_candidate_is_given_up() -> None:
         check(slow_us=1e-3)
 
 
+@pytest.mark.parametrize("late", [{0}, {1}, {0, 1}])
+def test_a_host_may_be_late_once(late: set[int]) -> None:
+    def fault(run: int, y: Any, x: Any) -> None:
+        time.sleep(0.4 * (run in late))
+
+    with pytest.raises(TooSlow) if len(late) > 1 else nullcontext():
+        check(fault, slow_us=200_000)
+
+
 def test_a_slow_candidate_that_changes_an_input_spoils() -> None:
     """Else the next one, which is innocent, would be blamed for it."""
 
@@ -455,6 +466,15 @@ def test_exact_inputs_are_exact(text: str) -> None:
     bits = {"f64": 53, "i8": 31}.get(problem.dtype, 24)
     assert size.max() / unit <= 2**bits
     assert np.array_equal(y / unit, np.round(y / unit))
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [("n1c131072h2w2k1r1s1-f32", 8), ("n1c131072h2w2k1r1s1-f32+avgpool2", 5), ("n1c400000h1w1k1r1s1-f32", 6)],
+)
+def test_integers_are_as_large_as_all_sums_stay_exact(text: str, most: int) -> None:
+    """Sums of ``most`` squared, times a window of four, are at most 2^24."""
+    assert abs(exact_inputs(Problem.parse(text), 0).x).max() == most
 
 
 @pytest.mark.parametrize("text", [
