@@ -39,8 +39,10 @@ demo: $(DEMO_READY)
 	$(PY) -m tilewright bench resnet --device cpu --peers onnxruntime,onednn --budget 10s \
 		--json $(DEMO)/resnet-f32.json --markdown $(DEMO)/resnet-f32.md --plot $(DEMO)/resnet-f32.svg
 
+# Tests start many processes: what they import is compiled once, even where the environment says otherwise. All their
+# kernels are kept from run to run, a GB of them.
 test: $(TEST_READY)
-	OPENBLAS_NUM_THREADS=1 $(PY) -m pytest $(PYTEST_FLAGS) $(if $(K),-k "$(K)")
+	OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= TILEWRIGHT_CACHE_MIB=4096 $(PY) -m pytest $(PYTEST_FLAGS) $(if $(K),-k "$(K)")
 
 check: $(TEST_READY)
 	$(PY) -m ruff check

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import hashlib
 from pathlib import Path
 
 import pytest
 
+import tilewright.runtime
 from tilewright.errors import DeviceError
 from tilewright.problem.activations import ACTIVATIONS, Activation
 from tilewright.problem.epilogue import Epilogue
@@ -19,10 +22,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
+def pytest_collection_finish() -> None:
+    """Thousands of tests live to the end: no collection of garbage looks through them again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cache."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def kept_cache(pytestconfig: pytest.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache for tests that look at what NVRTC makes, but not at the cache: it is kept from run to run.
+
+    A kernel has the key of its text, options and compiler. What calls the compiler, and reads its log, names
+    the folder.
+    """
+    runtime = Path(tilewright.runtime.__file__).parent
+    callers = [(runtime / f"{name}.py").read_bytes() for name in ("nvrtc", "cache", "base")]
+    kept = getattr(pytestconfig, "cache", None)  # none where that plugin is left out
+    folder = (kept.mkdir("nvrtc") if kept else tmp_path) / hashlib.sha256(b"".join(callers)).hexdigest()[:16]
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(folder))
 
 
 @pytest.fixture

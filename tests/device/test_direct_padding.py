@@ -47,6 +47,16 @@ def test_taps_that_meet_padding_alone_are_skipped(text: str, change: dict[str, i
     assert _checked(text, change, cpu)["SKIP_PADDING"] == 1
 
 
+@pytest.mark.parametrize(
+    "text", ("n1c8h5w6k64r3s3p1g2-f32", "n2c9h5w6k96r3s3p1g3-f16-nhwc+bias", "n1c8h5w6k128r3s3p1g4-i8")
+)
+def test_the_next_group_begins_where_the_last_tile_of_channels_ends(text: str, cpu: Runtime) -> None:
+    problem = Problem.parse(text)
+    (v,) = (param.values[-1] for param in DIRECT.params(problem, cpu.device) if param.name == "v")
+    assert problem.kg % (2 * v) == 0
+    _checked(text, dict(v=v, tk=2, nk=1), cpu)
+
+
 def test_rows_between_taps_far_apart_are_not_copied(cpu: Runtime) -> None:
     text, far = "n1c5h30w13k12r3s3p9d9-f32", dict(th=2, nh=1, nw=1)
     near = _checked(text, far | dict(nh=4), cpu)  # of eight rows of outputs

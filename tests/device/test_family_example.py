@@ -68,7 +68,7 @@ def test_for_a_gpu(text: str, gpu_facts: Runtime) -> None:
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("text", SKETCH.examples)
-def test_it_compiles_for_every_architecture(text: str, arch: str, own_cache: None) -> None:
+def test_it_compiles_for_every_architecture(text: str, arch: str, kept_cache: None) -> None:
     holds_together(SKETCH, Problem.parse(text), for_architecture(arch))
     compiles_unspilt(SKETCH, Problem.parse(text), arch)
 

@@ -7,6 +7,7 @@ import mmap
 import multiprocessing
 import random
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,10 @@ CASES = {  # words that direct copies per step: 16 do not divide the channels, n
     "n1c17h7w7k19r3s3p1-f32-nhwc2nchw+add+maxpool2": 16,
     "n2c21h1w1k9r1s1-i8+bias": 6,
     "n3c9h6w7k9r3s3p1u2g9-f64+bias": 1,
+    "n1c12h5w11k3r3s3p1-f32": 12,  # over columns
 }
+SLABS = {"n3c16h22w21k16r3s3p1-f32": 16, "n3c16h22w21k16r3s3p1-f32-nhwc": 16}
+SMALL_L2 = 250_000  # bytes: few rows of tiles fit, and they do not divide the batch's
 
 
 def _fenced(array: Any, at_end: bool) -> Any:
@@ -56,8 +60,9 @@ def _configs(problem: Problem, runtime: Runtime, cs: int) -> list[Config]:
     return found
 
 
-def _run_all(cases: dict[str, int]) -> None:
+def _run_all(cases: dict[str, int], l2_bytes: int = 0) -> None:
     runtime = open_runtime("cpu")
+    runtime.device = replace(runtime.device, l2_bytes=l2_bytes or runtime.device.l2_bytes)
     for text, cs in cases.items():
         problem = Problem.parse(text)
         for config in _configs(problem, runtime, cs):
@@ -74,13 +79,14 @@ def _run_all(cases: dict[str, int]) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the pages of Linux")
-def test_nothing_beside_the_arrays_is_touched() -> None:
+@pytest.mark.parametrize("given", [(CASES,), (SLABS, SMALL_L2)], ids=["all", "slabs"])
+def test_nothing_beside_the_arrays_is_touched(given: tuple[Any, ...]) -> None:
     try:
         if open_runtime("cpu").device.backend != "opencl":
             pytest.skip("no OpenCL here")
     except DeviceError as error:
         pytest.skip(str(error))
-    process = multiprocessing.get_context("spawn").Process(target=_run_all, args=(CASES,))
+    process = multiprocessing.get_context("spawn").Process(target=_run_all, args=given)
     process.start()
     process.join(300)
     assert process.exitcode == 0, "the last line of its output says of what"

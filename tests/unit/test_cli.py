@@ -189,6 +189,7 @@ def test_an_import_that_is_of_no_use_here_says_for_which_devices_it_is(
     assert said(*strange) == f"imported 3 winners; they are for {', '.join(strange[:3])} and 1 more, {none}"
     assert said(strange[0]).startswith("imported 0 winners; the file holds none that are new; they are for")
     assert said(strange[0], own) == "imported 1 winner\n" and Store().info().imported == 5
+    assert said() == "imported 0 winners; the file holds none that are new\n"
 
 
 def test_run_marks_a_noisy_time() -> None:
@@ -206,6 +207,7 @@ def test_run_marks_a_noisy_time() -> None:
 def test_cache_round_trip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.delenv("TILEWRIGHT_CACHE_MIB", raising=False)
     file = tmp_path / "winners.json"
     for layer in ([], ["R5"]):
         assert main(["cache", "export", str(file), *layer]) == 2

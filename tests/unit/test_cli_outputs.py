@@ -31,6 +31,20 @@ def test_json_to_standard_output_is_json_alone(tmp_path: Path, capsys: pytest.Ca
     assert (tmp_path / "t.md").exists() and not (tmp_path / "-").exists()
 
 
+def test_files_are_written_before_standard_output_whose_reader_may_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"--json": Path("-"), "--markdown": tmp_path / "t.md", "--csv": None}
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream, monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", stream)
+        with pytest.raises(BrokenPipeError):
+            outputs.write_all(files, {"--json": "{}" * 100_000, "--markdown": "text"})
+        os.dup2(os.open(os.devnull, os.O_WRONLY), writer)  # for what is left in its buffer
+    assert (tmp_path / "t.md").read_text() == "text"
+
+
 def test_markdown_to_standard_output_is_markdown_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
 from tilewright.device import Device, Kind, Rates
+from tilewright.errors import ConfigError
 from tilewright.floor import floor_us
 from tilewright.kernels import family
 from tilewright.kernels.direct import cpu_tile
@@ -51,6 +53,15 @@ def test_sampled_configs_are_legal_and_fit_the_registers(text: str, device: Devi
         assert print_.packed_bytes >= problem.w_bytes
         assert DIRECT.chain(problem, device, config) >= problem.cg // cf["sg"] * problem.r * problem.s
         assert model.estimate(DIRECT, problem, device, config).total_us > 0
+
+
+@pytest.mark.parametrize("pad", ("0", "1.0.0.0", "0.1.0.0", "0.0.1.0", "0.0.0.1"))
+def test_an_input_with_padding_on_any_side_is_copied(pad: str) -> None:
+    problem = Problem.parse(f"n1c64h20w23k64r3s3p{pad}-f32")
+    sizes = dict(v=16, tk=2, tw=5, th=1, nk=2, nh=4, nw=2, sg=1, cs=64)
+    config = Config.make("direct", sizes | dict(x=0, combine=0))
+    with pytest.raises(ConfigError, match="rule 'in_place'") if pad != "0" else nullcontext():
+        DIRECT.check(problem, CORES, config)
 
 
 def test_blocks_cover_the_outputs() -> None:

@@ -41,7 +41,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "text", "dtype", "arch"), CASES)
-def test_the_first_choice_compiles(name: str, text: str, dtype: str, arch: str, own_cache: None) -> None:
+def test_the_first_choice_compiles(name: str, text: str, dtype: str, arch: str, kept_cache: None) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     from tilewright.runtime.nvrtc import compile_cuda
 

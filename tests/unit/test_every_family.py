@@ -65,7 +65,9 @@ def _large(problem: Problem) -> Problem:
 
 
 @pytest.mark.parametrize(("name", "text", "arch"), [case for case in TAKEN if case[2] != "cpu"])
-def test_it_compiles_unspilt_for_every_architecture(name: str, text: str, arch: str, own_cache: None) -> None:
+def test_it_compiles_unspilt_for_every_architecture(
+    name: str, text: str, arch: str, kept_cache: None
+) -> None:
     compiles_unspilt(family(name), Problem.parse(text), arch)
 
 

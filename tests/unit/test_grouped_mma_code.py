@@ -81,7 +81,7 @@ def test_eight_neighbouring_pixels_lie_in_different_banks(pieces: int) -> None:
 
 @pytest.mark.parametrize("arch", ("sm_80", "sm_90", "sm_120"))
 @pytest.mark.parametrize("problem", (REGNET, RESNEXT, WIDE), ids=("8", "16", "48"))
-def test_its_best_configs_compile_without_spills(problem: Problem, arch: str, own_cache: None) -> None:
+def test_its_best_configs_compile_without_spills(problem: Problem, arch: str, kept_cache: None) -> None:
     from tilewright.runtime.nvrtc import compile_cuda  # which raises where a thread spills
 
     device = for_architecture(arch)

@@ -109,7 +109,7 @@ def test_every_dtype_is_compiled_in_both_turns() -> None:
 
 @pytest.mark.parametrize(("layer", "dtype", "turn"), CASES, ids=lambda value: getattr(value, "name", value))
 def test_a_first_choice_compiles_here_and_there(
-    layer: shapes.Layer, turn: int, dtype: str, own_cache: None
+    layer: shapes.Layer, turn: int, dtype: str, kept_cache: None
 ) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     from test_winners_compile import compiles

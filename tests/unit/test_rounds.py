@@ -13,6 +13,7 @@ import pytest
 
 from tilewright.measuring import rounds
 from tilewright.measuring.rounds import Limits, interval_rank, measure, median_interval, precise, summary
+from tilewright.record import Measurement
 
 
 class FakeClock:
@@ -113,6 +114,23 @@ def test_caps_on_rounds_and_seconds() -> None:
     limits = Limits(max_s=1.0, warm_runs=0)
     got = measure({"a": clock.contestant("a", noisy(4e5, 3e5))}, clock, limits, now=clock.now)
     assert got["a"].runs <= 6
+
+
+def test_before_the_fewest_rounds_it_may_take_three_times_as_long() -> None:
+    """Each run takes so many seconds; the cap is half a one."""
+    for second, runs in ((0.19, 6), (0.29, 6), (0.31, 5), (0.49, 4), (0.6, 3)):
+        clock = FakeClock()
+        limits = Limits(max_s=0.5, warm_runs=0, relative=0.0, absolute_us=0.0)
+        got = measure({"a": clock.contestant("a", steady(1e6 * second))}, clock, limits, now=clock.now)
+        assert got["a"].runs == runs, second
+
+
+def test_who_was_dropped_comes_after_all_who_stayed() -> None:
+    """The machine may have slowed down since."""
+    runs = {"slow": (30, 103.0), "dropped": (6, 99.0), "fast": (30, 102.0), "early": (2, 98.0)}
+    figures = {name: Measurement(us, 0.1, count) for name, (count, us) in runs.items()}
+    assert rounds.ranking(figures) == ["fast", "slow", "early", "dropped"]
+    assert rounds.ranking({}) == []
 
 
 def test_few_runs_go_on_to_an_interval() -> None:

@@ -101,8 +101,9 @@ def test_symlinks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         cache_folder.folder()
 
 
-def test_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
-    cache_folder.folder().chmod(0o777)
+@pytest.mark.parametrize("mode", (0o777, 0o720, 0o702))
+def test_folder_that_others_can_write_is_refused(mode: int, tmp_path: Path) -> None:
+    cache_folder.folder().chmod(mode)
     with pytest.raises(StoreError, match="others can write"):
         cache_folder.folder()
 

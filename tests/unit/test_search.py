@@ -19,9 +19,9 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 from tuning_fakes import PROBLEM, Row, RowStrategy, outcome, row
 
-from tilewright.device import for_architecture
+from tilewright.device import Device, for_architecture
 from tilewright.kernels.direct.spec import Direct
-from tilewright.kernels.family import Config, Param
+from tilewright.kernels.family import Config, Param, Rule
 from tilewright.problem import Problem
 from tilewright.search import space
 from tilewright.search import strategies as search
@@ -69,6 +69,18 @@ def test_a_second_choice_is_no_twin_of_the_first() -> None:
     first, second = choose(fresh, {}, count=2)
     assert (first, second) == (point(1), point(128))
     assert choose(fresh[1:], {}, waiting=[point(1)]) == [point(128)]  # waiting counts as chosen
+
+
+def test_a_batch_is_chosen_as_one_by_one() -> None:
+    """What is chosen counts as waiting does: both are as good as measured, to all that is uncertain."""
+    fresh = [point(size, kind) for size in SIZES for kind in range(3)]
+    measured = {point(1): 90.0, point(16, 2): 100.0, point(128, 1): 95.0}
+    left = [config for config in fresh if config not in measured]
+    batch, chosen = choose(left, measured, count=6), list[Config]()
+    for _ in batch:
+        fresh_ones = [config for config in left if config not in chosen]
+        chosen += choose(fresh_ones, measured, waiting=chosen)
+    assert batch == chosen
 
 
 def test_configs_like_a_fast_one_are_expected_to_be_fast() -> None:
@@ -187,6 +199,30 @@ def test_a_space_remembers_so_many_answers_of_all_its_rules(monkeypatch: pytest.
     legal = Space(Direct(), LAYER, DEVICE)
     assert drawn() == wanted
     assert all(config == Config.make("direct", config.values) for config in wanted)
+
+
+class Sizes(Direct):
+    """Two sizes and a choice, and no rules."""
+
+    name = "sizes"
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        sizes = tuple(Param(name, (1, 2, 4, 8), name) for name in "ab")
+        return (*sizes, Param("way", (0, 1, 2), "way", ("one", "two", "three")))
+
+    def rules(self, device: Device) -> tuple[Rule, ...]:
+        return ()
+
+
+def test_neighbours_are_one_step_away_or_two_that_go_together() -> None:
+    """One size up and another down, or a size and a choice; any other option is next to a choice."""
+    legal = Space(Sizes(), LAYER, DEVICE)
+    at = Config.make("sizes", dict(a=2, b=2, way=1))
+    found = {(one["a"], one["b"], one["way"]) for one in legal.neighbours(at)}
+    one_step = {(1, 2, 1), (4, 2, 1), (2, 1, 1), (2, 4, 1), (2, 2, 0), (2, 2, 2)}
+    mixed = {(a, b, way) for a, b in ((1, 2), (4, 2), (2, 1), (2, 4)) for way in (0, 2)}
+    assert found == one_step | mixed | {(1, 4, 1), (4, 1, 1)}
+    assert len(legal.neighbours(at)) == len(found)
 
 
 def test_failures_are_known_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:

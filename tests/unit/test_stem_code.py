@@ -138,7 +138,7 @@ def test_places_in_a_large_packed_filter_are_counted_in_64_bits() -> None:
 
 @pytest.mark.parametrize("arch", ("sm_80", "sm_90", "sm_120"))
 @pytest.mark.parametrize("kind", ("f16", "bf16", "tf32", "i8", "i8+requant"))
-def test_its_best_configs_compile_without_spills(kind: str, arch: str, own_cache: None) -> None:
+def test_its_best_configs_compile_without_spills(kind: str, arch: str, kept_cache: None) -> None:
     from tilewright.runtime.nvrtc import compile_cuda  # which raises where a thread spills
 
     device, (dtype, _, more) = for_architecture(arch), kind.partition("+")

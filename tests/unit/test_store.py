@@ -280,3 +280,22 @@ def test_how_far_a_record_came_is_kept_as_it_always_was(path: Path) -> None:
     box = Store(path)
     box.add_all([winner, trial])
     assert best(box) == "tiles:t=2.u=0", "re-measured, though slower"
+
+
+def test_layers_of_the_same_sizes_are_those_alone(path: Path) -> None:
+    box = Store(path, shipped=False)
+    others = [f"{SIZES}u2-f32", f"{SIZES}g2-f32", LAYER.replace("p1", "p2"), "n1c1h1w1k1r1s1-f32"]
+    alike = [LAYER, f"{SIZES}-f16-nhwc", f"{SIZES}-i8+bias"]
+    for problem in alike + others:
+        box.add(record(problem=problem))
+    assert box.same_sizes(LAYER) == {(problem, H100) for problem in alike}
+
+
+def test_of_another_device_with_the_chip_the_best_few_are_hints(path: Path) -> None:
+    """It may have hundreds of records; of this device all are."""
+    kin = replace(DEVICE, name="NVIDIA H200").key
+    configs = [f"tiles:t={t}.u={u}" for t in (1, 2, 4) for u in (0, 1)]
+    box = Store(path, shipped=False)
+    for place, config in enumerate(configs):
+        box.add(record(config, us=20.0 - place, device=kin, deterministic=config.endswith("u=0")))
+    assert [hint.record.config for hint in likely(box, LAYER, H100)] == configs[:-4:-1]

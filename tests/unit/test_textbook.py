@@ -46,7 +46,7 @@ def test_every_name_meets_every_architecture() -> None:
 
 
 @pytest.mark.parametrize(("text", "arch"), CASES)
-def test_every_named_config_compiles_without_a_spill(text: str, arch: str, own_cache: None) -> None:
+def test_every_named_config_compiles_without_a_spill(text: str, arch: str, kept_cache: None) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     from tilewright.runtime.nvrtc import compile_cuda
 

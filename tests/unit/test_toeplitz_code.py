@@ -76,7 +76,7 @@ def test_the_matrix_of_a_row_gives_its_outputs() -> None:
 
 @pytest.mark.parametrize("arch", ("sm_80", "sm_90", "sm_120"))
 @pytest.mark.parametrize("problem", (CONVNEXT, LARGE, OF_BYTES), ids=("7x7", "31x31", "31x31 of bytes"))
-def test_its_best_configs_compile_without_spills(problem: Problem, arch: str, own_cache: None) -> None:
+def test_its_best_configs_compile_without_spills(problem: Problem, arch: str, kept_cache: None) -> None:
     from tilewright.runtime.nvrtc import compile_cuda  # which raises where a thread spills
 
     device = for_architecture(arch)

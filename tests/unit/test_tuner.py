@@ -478,6 +478,24 @@ def test_what_is_fastest_now_leaves_a_place_to_the_fastest_of_before() -> None:
     assert [r.config for r in chosen] == [r.config for r in some[:5]]
 
 
+def test_what_is_over_15_percent_slower_is_no_finalist() -> None:
+    store = MemoryStore()
+    go("20trials", store=store)
+    times = enumerate((100.0, 114.9, 115.1))
+    some = [replace(store.kept[i], measurement=Measurement(us, 0.1, 50, us)) for i, us in times]
+    assert choose(some, tried={r.config for r in some}) == some[:2]
+
+
+def test_of_many_earlier_winners_two_take_part() -> None:
+    store = MemoryStore()
+    go("20trials", store=store)
+    now, *before = (replace(store.kept[i], measurement=Measurement(us, 0.1, 50, us))
+                    for i, us in enumerate((50.0, 60.0, 90.0, 91.0, 92.0)))  # fmt: skip
+    winners = [replace(r, standing=Standing.WINNER) for r in before[1:]]
+    chosen = choose([*winners, before[0], now], tried={now.config})
+    assert [r.config for r in chosen] == [r.config for r in (*winners[:2], before[0], now)]
+
+
 def test_events() -> None:
     events: list[Event] = []
     result = go("20trials", progress=events.append)

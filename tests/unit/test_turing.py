@@ -51,7 +51,7 @@ LAYERS = [
     )
 ]
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("kept_cache")
 
 
 def compiles(kind: Family, problem: Problem, config: Config) -> bool:

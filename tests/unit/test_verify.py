@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +22,7 @@ from tilewright.checking.launcher import Launcher
 from tilewright.checking.verify import TooSlow, Verifier
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import OutOfMemory
-from tilewright.kernels.bound import bound
+from tilewright.kernels.bound import Bound, bound
 from tilewright.kernels.family import Blueprint, Buffer, Config, Launch
 from tilewright.kernels.untuned.reference import Reference, numpy_conv, numpy_pool
 from tilewright.plans.plan import Plan
@@ -313,6 +315,15 @@ def test_a_slow_candidate_is_given_up() -> None:
         check(slow_us=1e-3)
 
 
+@pytest.mark.parametrize("late", [{0}, {1}, {0, 1}])
+def test_a_host_may_be_late_once(late: set[int]) -> None:
+    def fault(run: int, y: Any, x: Any) -> None:
+        time.sleep(0.4 * (run in late))
+
+    with pytest.raises(TooSlow) if len(late) > 1 else nullcontext():
+        check(fault, slow_us=200_000)
+
+
 def test_a_slow_candidate_that_changes_an_input_spoils() -> None:
     """Else the next one, which is innocent, would be blamed for it."""
 
@@ -457,6 +468,15 @@ def test_exact_inputs_are_exact(text: str) -> None:
     assert np.array_equal(y / unit, np.round(y / unit))
 
 
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [("n1c131072h2w2k1r1s1-f32", 8), ("n1c131072h2w2k1r1s1-f32+avgpool2", 5), ("n1c400000h1w1k1r1s1-f32", 6)],
+)
+def test_integers_are_as_large_as_all_sums_stay_exact(text: str, most: int) -> None:
+    """Sums of ``most`` squared, times a window of four, are at most 2^24."""
+    assert abs(exact_inputs(Problem.parse(text), 0).x).max() == most
+
+
 @pytest.mark.parametrize("text", [
     "n1c3h5w6k4r3s3-f32+silu", "n1c3h5w6k4r3s3-f32+add0.3", "n1c3h5w6k4r3s3-f32+avgpool3",
     "n1c3h5w6k4r3s3-f32+alpha1e-9+add", "n1c3h5w6k4r3s3-f32+alpha9.5367431640625e-07+add16+avgpool2",
@@ -541,3 +561,15 @@ def test_what_is_not_finite_is_compared_by_its_kind_in_strict(kind: str, unlike:
     given = launcher.put(y), launcher.put(ref), launcher.put(np.ones(9))
     figures = compare(launcher, problem, *given, bound(problem, 1))
     assert (figures.missed, figures.nan, figures.inf, figures.unequal) == (unlike, 0, 0, 0)
+
+
+def test_the_kernel_counts_what_is_wrong_and_how(cpu: Runtime) -> None:
+    """Bounds are 0.75 here. From 65520 on an f16 is infinite, which is right there if the sign is."""
+    problem, limits = Problem.parse("n1c1h1w8k1r1s1-f16"), Bound(0.5, 0.0, 0.25, 65520.0)
+    y = np.array([2.0, 2.75, 3.0, 1.0, INF, -INF, INF, NAN], np.float16)
+    ref = np.array([2.0, 2.0, 2.0, 2.0, 65519.5, 65519.5, 60000.0, 1.0])
+    launcher = Launcher(cpu)
+    given = launcher.put(y), launcher.put(ref), launcher.put(np.ones(8))
+    found = compare(launcher, problem, *given, limits)
+    assert (found.over, found.unequal, found.nan, found.inf, found.missed) == (2, 7, 1, 2, 0)
+    assert (found.worst, found.bound, found.max_error) == (1 / 0.75, 0.75, 1.0)

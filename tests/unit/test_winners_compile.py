@@ -65,7 +65,7 @@ def imagined() -> list[tuple[str, str]]:
     )
     return [(str(layer.problem), "") for layer in layers]
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("kept_cache")
 
 
 def like(problem: Problem, config: Config) -> Hashable:
