@@ -8,7 +8,7 @@ from test_gpu_path import runtime
 
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
-from tilewright.plans.execution import Plan
+from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 
