@@ -395,6 +395,17 @@ def test_trials_are_proposed_after_as_many_others_however_long_any_compiles(
     assert ([r.config for r in go("60trials").records], asked) == at_once
 
 
+def test_what_promises_nothing_counts_once_a_trial(
+    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proposals of configs that compile for a while are made one upon the other: that is no reason to end."""
+    monkeypatch.setattr(tuner, "cores", lambda: 16)
+    monkeypatch.setattr(tuner, "CompileAhead", LateAhead)
+    monkeypatch.setattr(RowStrategy, "gains", [0.0] * 50)
+    result = go("600s")
+    assert "faster" in result.stopped and len(result.records) >= 2
+
+
 def test_only_the_winner_is_called_final() -> None:
     store = MemoryStore()
     result = go(store=store)

@@ -137,7 +137,8 @@ class _Run:
         most = min(self.budget.trials or _MOST_COMPILERS, _MOST_COMPILERS)  # no more than configs to compile
         self.ahead = CompileAhead(job, min(most, max(1, cores() - self.gpu)), children)
         self.records: list[Record] = []
-        self.idle = 0  # proposals on end that promised nothing
+        self.idle = 0  # proposals on end that promised nothing, with a trial between any two
+        self.idle_since = 0  # trials before the last of them
         self.stopped = ""
 
     def tune(self, make: MakeStrategy) -> TuneResult:
@@ -242,7 +243,10 @@ class _Run:
         if self.budget.trials is None:
             batch = proposals.next(size)
             hopeless = math.isfinite(self.budget.seconds) and proposals.gain() < ENOUGH
-            self.idle = self.idle + 1 if hopeless else 0
+            if not hopeless:
+                self.idle = 0
+            elif not self.idle or len(self.records) > self.idle_since:  # a trial may have changed its mind
+                self.idle, self.idle_since = self.idle + 1, len(self.records)
             return batch
         return proposals.next(min(size, self._room(flying)))
 
