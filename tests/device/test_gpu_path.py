@@ -112,6 +112,8 @@ SHAPES = (
     "n1c16h15w6k17r7s1p3x0-f32-nhwc+relu",
     "n2c18h5w19k16r1s3p0x2d1x2-f32-nhwc2nchw+add",
     "n1c16h13w8k19r5s1p2x0-f32-nchw2nhwc+alpha0.5+silu",
+    "n1c17h6w14k16r1s5p2x1d3x2-f32+bias",  # padded and dilated along the side of one tap, too
+    "n2c16h17w5k18r3s1p1.1.0.2d2x3-f32-nhwc+add",
     "n1c42h9w8k38r1s1-f32+alpha0.5+leaky0.5",  # products whose blocks are not whole
     "n3c37h3w7k45r1s1-f32-nhwc+bias+silu",
     "n1c32h9w11k32r3s3p1g4-f16-nhwc+bias+relu",  # groups of 8 channels, of 4, and of 16
@@ -209,7 +211,13 @@ def test_awkward_shapes(name: str, text: str, runtime: Runtime) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ("n3c16h22w21k16r3s3p1-f32", "n1c17h12w13k18r5s5p2-f32-nhwc2nchw+bias+relu+maxpool2")
+    "text",
+    (
+        "n3c16h22w21k16r3s3p1-f32",
+        "n1c17h12w13k18r5s5p2-f32-nhwc2nchw+bias+relu+maxpool2",
+        "n3c16h30w33k17r1s3p0x1-f32-nchw2nhwc+add",
+        "n3c16h33w28k17r5s1p2x0d2x1-f32-nhwc+bias",
+    ),
 )
 def test_slabs_that_do_not_divide_the_tiles(
     text: str, runtime: Runtime, monkeypatch: pytest.MonkeyPatch

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from here import EMULATED_AND_GPU, agrees
+from here import EMULATED_AND_GPU, agrees, computed, numbers
 from test_gpu_path import runtime
 
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
+from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 
@@ -54,3 +56,22 @@ def test_depthwise_layers(text: str, change: dict[str, int], device: str, runtim
     plan = Plan.make(runtime, problem, config)
     agrees(plan)
     agrees(plan, shift=2)  # and where arrays are not aligned
+
+
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
+@pytest.mark.parametrize("layout", ("-nhwc", ""))
+def test_sums_of_the_largest_products_are_whole(layout: str, device: str, runtime: object) -> None:
+    """1,024 products of -128 by -128 are 2^24; of numbers from all of i8 none is lost on the way either."""
+    problem = Problem.parse(f"n1c8h34w40k8r32s32p1g8-i8{layout}+bias")
+    data = numbers(problem)
+    rng = np.random.default_rng(5)
+    for name in "xw":
+        data[name] = rng.integers(-128, 128, data[name].shape, np.int8)
+    data["w"][:2] = -128
+    np.moveaxis(data["x"], -1 if layout else 1, 1)[:, :2] = -128
+    config = Config.make("toeplitz", BASE | dict(wb=2))
+    KIND.check(problem, runtime.device, config)
+    y = computed(Plan.make(runtime, problem, config), data["x"], data["w"], bias=data["bias"])
+    expected, _ = numpy_conv(problem, data["x"], data["w"], data["bias"], None)
+    assert expected.max() >= 2**24 - 4
+    np.testing.assert_array_equal(y, expected)

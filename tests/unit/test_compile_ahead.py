@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.kernels.family import Config
 from tilewright.tuning import compile_ahead
-from tilewright.tuning.compile_ahead import CompileAhead
+from tilewright.tuning.compile_ahead import CompileAhead, InFlight
 from tilewright.tuning.protocol import Compiled, Job
 from tilewright.tuning.worker_pool import WorkerPool
 
@@ -58,3 +58,39 @@ def test_nobody_is_asked_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> Non
     pool.close()
     assert SlowToStart.disturbed == []
     assert all(worker.started for worker in SlowToStart.made)
+
+
+def test_nothing_is_waited_for_where_one_has_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As references that take longer than it leave it; of those that are taken together the others are."""
+
+    class FirstNeverEnds(SlowToStart):
+        over = threading.Event()
+
+        def compile(self, config: Config) -> Compiled:
+            if config["v"] == 1:
+                self.over.wait(30)
+            return Compiled(None, "")
+
+    monkeypatch.setattr(SlowToStart, "made", [])
+    monkeypatch.setattr(compile_ahead, "Worker", FirstNeverEnds)
+    pool = CompileAhead(Job("n1c2h4w4k3r1s1-f32", "opencl"), 2)
+    configs = [Config.parse(f"reference:v={v}") for v in (1, 2)]
+    try:
+        for together, waits in ((False, False), (True, True)):
+            flying = InFlight(pool, in_order=False, together=together)
+            flying.submit(configs)
+            deadline = time.monotonic() + 10
+            while flying.compiling > 1 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            start = time.monotonic()
+            flying.wait(0.5)
+            assert (time.monotonic() - start > 0.4) == waits
+            if not together:
+                assert flying.take() == (configs[1], Compiled(None, ""))
+                FirstNeverEnds.over.set()
+                flying.wait(10)
+                assert flying.take() == (configs[0], Compiled(None, ""))
+                FirstNeverEnds.over.clear()
+    finally:
+        FirstNeverEnds.over.set()
+        pool.close()

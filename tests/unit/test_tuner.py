@@ -370,6 +370,42 @@ def test_a_gpu_tries_what_has_compiled_and_a_cpu_what_is_alone(
         assert worker.runs[:3] == [0, 1, 2] and len(worker.runs) == 99
 
 
+def test_trials_are_proposed_after_as_many_others_however_long_any_compiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So the same budget of trials proposes the same again, on a busy machine too."""
+
+    class Late(FakeAhead):
+        def submit(self, configs: list[Config]) -> list[object]:
+            futures = [Future[Compiled]() for _ in configs]
+            for i, (future, config) in enumerate(zip(futures, configs, strict=True)):
+                threading.Timer(0.02 * (i % 2), self._done, (future, config)).start()
+            return list(futures)
+
+    propose, asked = RowStrategy.propose, list[tuple[int, int]]()
+
+    def noted(self: RowStrategy, count: int) -> list[Config]:
+        asked.append((len(self.told), count))
+        return propose(self, count)
+
+    monkeypatch.setattr(RowStrategy, "propose", noted)
+    at_once = [r.config for r in go("60trials").records], list(asked)
+    asked.clear()
+    monkeypatch.setattr(tuner, "CompileAhead", Late)
+    assert ([r.config for r in go("60trials").records], asked) == at_once
+
+
+def test_what_promises_nothing_counts_once_a_trial(
+    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proposals of configs that compile for a while are made one upon the other: that is no reason to end."""
+    monkeypatch.setattr(tuner, "cores", lambda: 16)
+    monkeypatch.setattr(tuner, "CompileAhead", LateAhead)
+    monkeypatch.setattr(RowStrategy, "gains", [0.0] * 50)
+    result = go("600s")
+    assert "faster" in result.stopped and len(result.records) >= 2
+
+
 def test_only_the_winner_is_called_final() -> None:
     store = MemoryStore()
     result = go(store=store)

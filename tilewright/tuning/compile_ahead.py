@@ -119,9 +119,14 @@ class InFlight:
         self._configs |= zip(self._ahead.submit(configs), configs, strict=True)
 
     def wait(self, seconds: float | None) -> None:
-        """Wait at most so long for one more to have compiled; None: for as long as it takes."""
-        awaited = self._configs if self._together else self._next()
-        wait([f for f in awaited if not f.done()], seconds, FIRST_COMPLETED)
+        """Wait until one can be taken, of those taken together until one more has compiled; at most so long.
+
+        None: for as long as it takes.
+        """
+        awaited = list(self._configs) if self._together else self._next()
+        compiling = [future for future in awaited if not future.done()]
+        if self._together or len(compiling) == len(awaited):
+            wait(compiling, seconds, FIRST_COMPLETED)
 
     def take(self) -> tuple[Config, Compiled] | None:
         """Return one that has compiled; None if none has. What was cancelled is dropped."""

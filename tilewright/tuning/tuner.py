@@ -137,7 +137,8 @@ class _Run:
         most = min(self.budget.trials or _MOST_COMPILERS, _MOST_COMPILERS)  # no more than configs to compile
         self.ahead = CompileAhead(job, min(most, max(1, cores() - self.gpu)), children)
         self.records: list[Record] = []
-        self.idle = 0  # proposals on end that promised nothing
+        self.idle = 0  # proposals on end that promised nothing, with a trial between any two
+        self.idle_since = 0  # trials before the last of them
         self.stopped = ""
 
     def tune(self, make: MakeStrategy) -> TuneResult:
@@ -192,21 +193,26 @@ class _Run:
         """Try configs, at most ``size`` proposed at a time, until the budget or the space is used up.
 
         A GPU tries what has compiled, whichever it is, while the others compile; a CPU must be quiet to be
-        measured. Compilers wait for the first proposals, so these are few.
+        measured. Compilers wait for the first proposals, so these are few. With a budget of trials what has
+        been tried before each proposal does not hang on how long any compiles: so the same is proposed again.
         """
-        flying = InFlight(self.ahead, in_order=self.budget.trials is not None, together=not self.gpu)
+        counted = self.budget.trials is not None
+        flying = InFlight(self.ahead, in_order=counted, together=not self.gpu)
         portion = max(1, size // (8 if self.gpu else 2))
         try:
             if known := proposals.first(min(max(2, size // 2), self._room())):
                 flying.submit(known)
                 proposals.think(ready.done)
+            asked_all = counted and known != []  # nothing more is to be had until a trial
             while not self._over and (flying or not self.ahead.closed):
-                if ready.done() and (compiled := flying.take()):
+                enough = self.ahead.closed or len(flying) >= (size if self.gpu and not asked_all else 1)
+                if (enough or not counted) and ready.done() and (compiled := flying.take()):
                     ready.result()
                     self._try_one(*compiled, proposals)
-                elif self.ahead.closed or len(flying) >= (size if self.gpu else 1):
+                    asked_all = counted and len(self.records) < len(known)
+                elif enough:
                     self._await(flying, ready)
-                elif not proposals.think(lambda: ready.done() and flying.next_compiled):
+                elif not (counted or proposals.think(lambda: ready.done() and flying.next_compiled)):
                     continue  # what won elsewhere has compiled while strategies thought
                 elif batch := self._propose(proposals, portion, flying):
                     if self.idle >= ENOUGH_TIMES:
@@ -215,7 +221,7 @@ class _Run:
                     flying.submit(batch)
                     portion = min(2 * portion, size)
                 elif flying:
-                    self._await(flying, ready)
+                    asked_all = True
                 else:
                     self.stopped = "all configs tried" if self._room() > 0 else TRIALS_DONE
                     return
@@ -237,7 +243,10 @@ class _Run:
         if self.budget.trials is None:
             batch = proposals.next(size)
             hopeless = math.isfinite(self.budget.seconds) and proposals.gain() < ENOUGH
-            self.idle = self.idle + 1 if hopeless else 0
+            if not hopeless:
+                self.idle = 0
+            elif not self.idle or len(self.records) > self.idle_since:  # a trial may have changed its mind
+                self.idle, self.idle_since = self.idle + 1, len(self.records)
             return batch
         return proposals.next(min(size, self._room(flying)))
 
