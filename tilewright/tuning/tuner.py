@@ -193,26 +193,24 @@ class _Run:
         """Try configs, at most ``size`` proposed at a time, until the budget or the space is used up.
 
         A GPU tries what has compiled, whichever it is, while the others compile; a CPU must be quiet to be
-        measured. Compilers wait for the first proposals, so these are few. With a budget of trials what has
-        been tried before each proposal does not hang on how long any compiles: so the same is proposed again.
+        measured. Compilers wait for the first proposals, so these are few. With a budget of trials all that was
+        proposed is tried, in its order, before more is: another search proposes the same, however fast it is.
         """
         counted = self.budget.trials is not None
         flying = InFlight(self.ahead, in_order=counted, together=not self.gpu)
+        most = size if self.gpu and not counted else 1  # in flight where no more are asked for
         portion = max(1, size // (8 if self.gpu else 2))
         try:
             if known := proposals.first(min(max(2, size // 2), self._room())):
                 flying.submit(known)
                 proposals.think(ready.done)
-            asked_all = counted and known != []  # nothing more is to be had until a trial
             while not self._over and (flying or not self.ahead.closed):
-                enough = self.ahead.closed or len(flying) >= (size if self.gpu and not asked_all else 1)
-                if (enough or not counted) and ready.done() and (compiled := flying.take()):
+                if ready.done() and (compiled := flying.take()):
                     ready.result()
                     self._try_one(*compiled, proposals)
-                    asked_all = counted and len(self.records) < len(known)
-                elif enough:
+                elif self.ahead.closed or len(flying) >= most:
                     self._await(flying, ready)
-                elif not (counted or proposals.think(lambda: ready.done() and flying.next_compiled)):
+                elif not proposals.think(lambda: ready.done() and flying.next_compiled):
                     continue  # what won elsewhere has compiled while strategies thought
                 elif batch := self._propose(proposals, portion, flying):
                     if self.idle >= ENOUGH_TIMES:
@@ -221,7 +219,7 @@ class _Run:
                     flying.submit(batch)
                     portion = min(2 * portion, size)
                 elif flying:
-                    asked_all = True
+                    self._await(flying, ready)
                 else:
                     self.stopped = "all configs tried" if self._room() > 0 else TRIALS_DONE
                     return
