@@ -193,8 +193,8 @@ class _Run:
         """Try configs, at most ``size`` proposed at a time, until the budget or the space is used up.
 
         A GPU tries what has compiled, whichever it is, while the others compile; a CPU must be quiet to be
-        measured. Compilers wait for the first proposals, so these are few. With a budget of trials all that was
-        proposed is tried, in its order, before more is: another search proposes the same, however fast it is.
+        measured. Compilers wait for the first proposals, so these are few. With a budget of trials all that
+        is proposed is tried, in order, before more is: another search proposes the same, however fast it is.
         """
         counted = self.budget.trials is not None
         flying = InFlight(self.ahead, in_order=counted, together=not self.gpu)
