@@ -182,7 +182,8 @@ for _ in range(2):
         assert "install a C compiler" in str(error) and "\\n" not in str(error)
     else:
         raise AssertionError("not refused")
-assert conv(1) == conv(3) == [18.0] * 3
+    assert conv(3) == [18.0] * 3
+assert conv(1) == [18.0] * 3
 """
     run("", tmp_path, used=refused, PATH=str(tmp_path))
     run("conv(3)", tmp_path)

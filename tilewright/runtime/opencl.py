@@ -30,7 +30,6 @@ OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
 # On CPUs whose last-level cache is in slices OpenCL reports one of them: flush enough to cover all.
 LEAST_FLUSH_BYTES = 128 << 20
 _KEPT = 32  # programs that need not be built again: even from its cache PoCL takes 0.1 s for one
-_TICK_NS = 20_000_000  # files are stamped by a clock that ticks; more than a tick, less than a trial takes
 _ALIGN = 128
 _DAMAGED = "PoCL's cache is damaged: run tilewright cache clear"
 
@@ -59,6 +58,7 @@ class OpenclRuntime:
         self._program = lru_cache(maxsize=_KEPT)(self._build_program)
         self._pocl = self._device.platform.name == "Portable Computing Language"
         self._links, self._since_ns = not self._pocl or opencl_linker.require(), time.time_ns()
+        self._refused: dict[str, int] = {}  # programs that could not be linked, and when each was asked for
         self.quick = self._pocl  # until one needs the header
         beside = told() if self._pocl else ""
         said = (self._device.platform.version, self._device.driver_version, beside)
@@ -139,13 +139,13 @@ class OpenclRuntime:
         Raises:
             RunError: it cannot.
         """
-        if self._links or not opencl_cache.unlinked(self._since_ns):
+        if self._links or opencl_cache.unlinked(self._since_ns).items() <= self._refused.items():
             return
         try:
             opencl_linker.link()
         except RunError:
             self._program.cache_clear()  # who asks for it again is told again
-            self._since_ns = time.time_ns() - _TICK_NS
+            self._refused = opencl_cache.unlinked(self._since_ns)  # the trial's own among them
             raise
         self._links = True
 

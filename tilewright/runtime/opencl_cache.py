@@ -55,15 +55,16 @@ def mend() -> None:
                         path.unlink(missing_ok=True)
 
 
-def unlinked(since_ns: int) -> bool:
-    """Whether a program that was used since a time has yet to be linked, which PoCL does at its first run."""
+def unlinked(since_ns: int) -> dict[str, int]:
+    """Return the programs used since a time that PoCL has yet to link (at a first run), and when."""
+    found = {}
     with suppress(OSError):
         for program in _programs(Path(os.environ.get("POCL_CACHE_DIR", ""))):
             with suppress(OSError):  # another process removed it
-                used = os.stat(program + _USED).st_mtime_ns >= since_ns
-                if used and not any(Path(program).rglob("*.so")):
-                    return True
-    return False
+                used_ns = os.stat(program + _USED).st_mtime_ns
+                if used_ns >= since_ns and not any(Path(program).rglob("*.so")):
+                    found[program] = used_ns
+    return found
 
 
 def _programs(top: Path) -> Iterator[str]:
