@@ -1,13 +1,7 @@
 // Products of warp_host.h, by the layouts of fragments that the PTX ISA states; in place of mma_sync.h.
+#include "factors.h"
 #include "products.h"
 #include "types.h"
-
-#ifdef FACTORS
-typedef float sum_t;
-#else
-#define FACTORS DTYPE
-typedef acc_t sum_t;
-#endif
 
 struct Product {
     sum_t *acc;

@@ -4,7 +4,6 @@
 //   acc[2 i + j]  row lane / 4 + 8 i, column lane % 4 * 2 + j
 //   a[i + 2 h]    row lane / 4 + 8 i, word lane % 4 + 4 h of the sum      b0, b1  column lane / 4, the same words
 //
-// FACTORS: the DTYPE of A and B, where x is staged as another; sum_t: what their sums are made of.
 // mma_sync_short: of a sum half as long, with a[0], a[1] and b0 alone; not of TF32.
 //
 // PRODUCTS PLAIN and TF32 alone: THREE and E4M3, whose sums begin anew, are in mma_product.h.
@@ -12,15 +11,9 @@
 // Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k16" and "m16n8k8" (f16, bf16, tf32), "m16n8k32" and "m16n8k16"
 // (s8).
 
+#include "factors.h"
 #include "products.h"
 #include "types.h"
-
-#ifdef FACTORS
-typedef float sum_t;
-#else
-#define FACTORS DTYPE
-typedef acc_t sum_t;
-#endif
 
 #ifdef __CUDACC__
 
