@@ -56,6 +56,20 @@ def test_a_budget_that_leaves_no_time_to_search_is_spent(seconds: float, clock: 
     assert spent.share(trials=1) == 1.0
 
 
+def test_a_third_is_for_trials_however_late_the_first(clock: list[float]) -> None:
+    spent = BudgetClock(Budget(seconds=3.0), gpu=True)
+    clock[0] += 4.0
+    spent.begin_trial()
+    clock[0] += 0.4
+    spent.begin_trial()
+    assert spent.left_s(found=True) == pytest.approx(0.6) and not spent.over(found=True)
+    clock[0] += 0.7
+    assert spent.over(found=True)
+    in_time = BudgetClock(Budget(seconds=3.0), gpu=True)
+    in_time.begin_trial()
+    assert in_time.search_s == pytest.approx(3.0 - in_time.reserve_s)
+
+
 def test_of_trials_the_share_is_counted(clock: list[float]) -> None:
     spent = BudgetClock(Budget(trials=40), gpu=True)
     clock[0] += 1e6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -77,7 +78,7 @@ def test_nothing_is_waited_for_where_one_has_compiled(monkeypatch: pytest.Monkey
     configs = [Config.parse(f"reference:v={v}") for v in (1, 2)]
     try:
         for together, waits in ((False, False), (True, True)):
-            flying = InFlight(pool, in_order=False, together=together)
+            flying = InFlight(pool, lambda config: 0.0, together)
             flying.submit(configs)
             deadline = time.monotonic() + 10
             while flying.compiling > 1 and time.monotonic() < deadline:
@@ -93,4 +94,26 @@ def test_nothing_is_waited_for_where_one_has_compiled(monkeypatch: pytest.Monkey
                 FirstNeverEnds.over.clear()
     finally:
         FirstNeverEnds.over.set()
+        pool.close()
+
+
+def far_from_3(config: Config) -> float:
+    return abs(config["v"] - 3)
+
+
+@pytest.mark.parametrize(("first", "taken"), ((far_from_3, [3, 2, 4, 1]), (None, [1, 2, 3, 4])))
+def test_what_is_expected_to_be_fastest_is_taken_first(
+    first: Callable[[Config], float] | None, taken: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SlowToStart, "made", [])
+    monkeypatch.setattr(compile_ahead, "Worker", SlowToStart)
+    pool = CompileAhead(Job("n1c2h4w4k3r1s1-f32", "opencl"), 2)
+    try:
+        flying = InFlight(pool, first, together=True)
+        flying.submit([Config.parse(f"reference:v={v}") for v in (1, 2, 3, 4)])
+        while flying.compiling:
+            flying.wait(10)
+        found = [flying.take() for _ in range(4)]
+        assert [one[0]["v"] for one in found if one] == taken and flying.take() is None
+    finally:
         pool.close()

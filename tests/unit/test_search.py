@@ -312,6 +312,16 @@ def test_a_replayed_search_keeps_to_what_is_given() -> None:
     assert search.make("model", Direct(), LAYER, DEVICE, among=[]).promise_us() == math.inf
 
 
+def test_a_foretaste_is_of_what_was_looked_at_for_the_promise() -> None:
+    strategy = search.make("model", Direct(), LAYER, DEVICE)
+    looked = search.ModelRanking(Direct(), LAYER, DEVICE, random.Random(0))
+    looked.glance()
+    found = strategy.foretaste(8)
+    assert len(set(found)) == 8 and set(found) <= set(looked.seen) and strategy.gain() > 0.0
+    assert not set(found) & set(strategy.propose(40)), "none twice"
+    assert search.make("random", Direct(), LAYER, DEVICE).foretaste(8) == []
+
+
 class Promising(RowStrategy):
     """A strategy of a family by another name, that promises a time."""
 
@@ -340,6 +350,17 @@ def test_families_share_by_what_they_promise_then_by_what_they_reach() -> None:
     assert counts(proposals.next(16)) == {"slow": 8, "fast": 8, "odd": 0}
     proposals.tell(outcome(Config("fast", row(0).items), 20.0))
     assert counts(proposals.next(17)) == {"slow": 16, "fast": 1, "odd": 0}
+
+
+def test_what_promises_most_so_far_may_be_compiled_while_the_others_look() -> None:
+    strategies = [Promising("odd", 5.0), Promising("slow", 20.0), Promising("fast", 10.0)]
+    for count in (2, 0):
+        proposals = Proposals(list(strategies), lambda config: True, ["odd", "slow", "fast"])
+        early = []
+        while not proposals.looked:
+            early.append([config.family for config in proposals.look(count)])
+        assert early == [["fast"] * count, [], ["odd"] * count], "those for few layers, last, come first"
+    assert Proposals([Promising("odd", math.inf)], lambda config: True).look(2) == []
 
 
 def test_a_family_that_promises_nothing_gets_an_equal_share() -> None:

@@ -69,6 +69,9 @@ class RowStrategy:
     def promise_us(self) -> float:
         return math.inf
 
+    def foretaste(self, count: int) -> list[Config]:
+        return self.propose(count)
+
     def gain(self) -> float:
         return self.gains.pop(0) if self.gains else math.inf
 

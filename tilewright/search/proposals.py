@@ -29,6 +29,10 @@ class Strategy(Protocol):
         """Return the least time that it expects, before any measurement; infinity if it expects nothing."""
         ...
 
+    def foretaste(self, count: int) -> list[Config]:
+        """Return at most ``count`` configs of those that a promise is made of."""
+        ...
+
     def gain(self) -> float:
         """Return by which share of the best time what it proposed last may be faster; infinity: anything."""
         ...
@@ -88,6 +92,8 @@ class Proposals:
     ) -> None:  # fmt: skip
         names = families or [""] * len(strategies)
         self._racers = [_Racer(*pair) for pair in zip(strategies, names, strict=True)]
+        self._unseen = list(self._racers)  # have not looked; families for few layers are last
+        self._promised_us = math.inf  # by any that has
         self._wanted = wanted
         self._seen: set[str] = set()
         self._first = [config for config in first if wanted(config)]
@@ -117,10 +123,7 @@ class Proposals:
                 if not proposed:
                     asking.remove(racer)
                     self.due -= {racer.family} - self._given
-                new = [c for c in proposed if str(c) not in self._seen and self._wanted(c)]
-                self._given |= {c.family for c in new}
-                found += new
-                self._seen.update(str(c) for c in proposed)
+                found += self._new(proposed)
                 if len(found) >= count:
                     break
         return found
@@ -133,17 +136,33 @@ class Proposals:
         self._seen.update(str(config) for config in found)
         return found
 
-    def think(self, enough: Callable[[], bool]) -> bool:
-        """Have the strategies look at their families, one after the other, until it is enough.
+    @property
+    def looked(self) -> bool:
+        """Whether all strategies have looked at their families."""
+        return not self._unseen
 
-        Returns:
-            Whether all have.
+    def look(self, count: int) -> list[Config]:
+        """Have the next strategy look at its family; if none has promised as much, return some configs.
+
+        Args:
+            count: how many at most.
         """
-        for racer in self._racers:
-            if enough():
-                return False
-            racer.strategy.promise_us()
-        return True
+        racer = self._unseen.pop()
+        if racer.best_us >= self._promised_us:
+            return []
+        self._promised_us = racer.best_us
+        return self._new(racer.strategy.foretaste(count)) if count else []
+
+    def _new(self, proposed: Sequence[Config]) -> list[Config]:
+        """Return what is new, and wanted."""
+        new = [c for c in proposed if str(c) not in self._seen and self._wanted(c)]
+        self._given |= {c.family for c in new}
+        self._seen.update(str(c) for c in proposed)
+        return new
+
+    def best_us(self, config: Config) -> float:
+        """Return the best time of a config's family, measured or expected; infinity of another."""
+        return min((r.best_us for r in self._racers if r.family == config.family), default=math.inf)
 
     def gain(self) -> float:
         """Return the largest gain that any strategy expects of what it proposed last."""

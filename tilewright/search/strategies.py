@@ -121,6 +121,10 @@ class Uninformed:
         """Expect nothing."""
         return inf
 
+    def foretaste(self, count: int) -> list[Config]:
+        """Return nothing: no config is better than another."""
+        return []
+
     def gain(self) -> float:
         """Expect anything."""
         return inf
@@ -193,6 +197,11 @@ class ModelGuided:
         """Return the least time that the model expects."""
         self._ranked.glance()
         return min(self._ranked.seen.values(), default=inf)
+
+    def foretaste(self, count: int) -> list[Config]:
+        """Return the most promising configs of those that were looked at for the promise."""
+        self._ranked.glance()
+        return self._choose(self._ranked.order()[: POOL * max(count, 8)], count)
 
     def propose(self, count: int) -> list[Config]:
         """Return the most promising configs that were not proposed yet."""

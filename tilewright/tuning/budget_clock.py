@@ -8,6 +8,7 @@ import time
 from tilewright.tuning.budget import Budget
 
 _GRACE_S = 10.0  # at least so long after the budget there is still a search for anything right
+TRYING = 1 / 3  # of the budget is for trials at least, however long it took until there was a first
 
 
 class BudgetClock:
@@ -17,12 +18,14 @@ class BudgetClock:
         budget: seconds in all, or trials.
         prepare_s: what the references took.
         ready_s: when they were there, and the search could begin to try.
+        first_s: when the first trial began.
         trial_s: what the last trial took.
     """
 
     def __init__(self, budget: Budget, gpu: bool, start: float | None = None) -> None:
         """Start the clock, if it was not started at ``start``."""
         self.budget, self.prepare_s, self.ready_s, self.trial_s = budget, 0.0, 0.0, 0.0
+        self.first_s: float | None = None
         self._start = time.monotonic() if start is None else start
         # Least, share of the budget, most: a CPU takes 20 ms for a run and its flush.
         self._compare = (0.0, 0.05, 1.0) if gpu else (0.25, 0.1, 2.5)
@@ -46,8 +49,11 @@ class BudgetClock:
 
     @property
     def search_s(self) -> float:
-        """When the search must end so that the finalists can be compared in time."""
-        return self.budget.seconds - self.reserve_s
+        """When the search must end so that the finalists can be compared in time; later if it began late."""
+        in_time_s = self.budget.seconds - self.reserve_s
+        if self.first_s is None:
+            return in_time_s
+        return max(in_time_s, self.first_s + TRYING * self.budget.seconds)
 
     @property
     def spare_s(self) -> float:
@@ -57,6 +63,11 @@ class BudgetClock:
     def prepared(self, prepare_s: float) -> None:
         """The references are there, after so many seconds of work."""
         self.prepare_s, self.ready_s = prepare_s, self.elapsed_s
+
+    def begin_trial(self) -> None:
+        """A trial begins."""
+        if self.first_s is None:
+            self.first_s = self.elapsed_s
 
     def left_s(self, found: bool) -> float:
         """Seconds left to search; more of them while nothing is right, so that there is an answer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 
@@ -92,13 +92,15 @@ class InFlight:
 
     Args:
         ahead: what compiles them.
-        in_order: they are taken in the order of their submission, however long one compiles; else, whichever
-            has compiled.
+        first: of what has compiled that is taken of which it is least; None: they are taken in the order of
+            their submission, however long one compiles.
         together: none is taken while another compiles: what is measured would not be alone.
     """
 
-    def __init__(self, ahead: CompileAhead, in_order: bool, together: bool) -> None:
-        self._ahead, self._in_order, self._together = ahead, in_order, together
+    def __init__(
+        self, ahead: CompileAhead, first: Callable[[Config], float] | None, together: bool
+    ) -> None:
+        self._ahead, self._first, self._together = ahead, first, together
         self._configs: dict[Future[Compiled], Config] = {}
 
     def __len__(self) -> int:
@@ -109,14 +111,10 @@ class InFlight:
         """How many have not compiled yet."""
         return sum(not future.done() for future in self._configs)
 
-    @property
-    def next_compiled(self) -> bool:
-        """Whether one can be taken."""
-        return any(future.done() for future in self._next())
-
     def submit(self, configs: Sequence[Config]) -> None:
         """Have some more compiled."""
-        self._configs |= zip(self._ahead.submit(configs), configs, strict=True)
+        if configs:
+            self._configs |= zip(self._ahead.submit(configs), configs, strict=True)
 
     def wait(self, seconds: float | None) -> None:
         """Wait until one can be taken, of those taken together until one more has compiled; at most so long.
@@ -130,14 +128,16 @@ class InFlight:
 
     def take(self) -> tuple[Config, Compiled] | None:
         """Return one that has compiled; None if none has. What was cancelled is dropped."""
-        for future in [f for f in self._next() if f.done()]:
+        for future in [future for future in self._next() if future.done()]:
             config = self._configs.pop(future)
             with suppress(CancelledError):
                 return config, future.result()
         return None
 
     def _next(self) -> list[Future[Compiled]]:
-        """Those of which one may be taken next."""
+        """Those of which one may be taken, which first if it has compiled."""
         if self._together and self.compiling:
             return []
-        return list(self._configs)[: 1 if self._in_order else None]
+        if first := self._first:
+            return sorted(self._configs, key=lambda future: first(self._configs[future]))
+        return list(self._configs)[:1]

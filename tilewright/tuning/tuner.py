@@ -44,6 +44,7 @@ _MOST_COMPILERS = 15
 _GPU_RUN_S = 3.0  # whatever runs longer on a GPU hangs; a CPU may compile at the first run
 TIME_USED, TRIALS_DONE = "the time was used up", "all trials done"  # the budget has ended the search
 _TRIAL_S = 0.4  # of one trial on a CPU
+_FORETASTE = 8  # configs of a family that promises most so far, compiled while the others are looked at
 # A search that expects less than this share of the best time to be gained, so many times on end, is over.
 ENOUGH, ENOUGH_TIMES = 0.001, 3
 
@@ -193,25 +194,27 @@ class _Run:
         """Try configs, at most ``size`` proposed at a time, until the budget or the space is used up.
 
         A GPU tries what has compiled, whichever it is, while the others compile; a CPU must be quiet to be
-        measured. Compilers wait for the first proposals, so these are few. With a budget of trials all that
-        is proposed is tried, in order, before more is: another search proposes the same, however fast it is.
+        measured. Compilers wait for the first proposals, so these are few, and on a GPU come from the first
+        strategies while the others still look. With a budget of trials all that is proposed is tried, in
+        order, before more is: another search proposes the same, however fast it is.
         """
         counted = self.budget.trials is not None
-        flying = InFlight(self.ahead, in_order=counted, together=not self.gpu)
-        most = size if self.gpu and not counted else 1  # in flight where no more are asked for
+        keen = self.gpu and not counted
+        first = None if counted else proposals.best_us
+        flying = InFlight(self.ahead, first, together=not self.gpu)
+        most = size if keen else 1  # in flight where no more are asked for
         portion = max(1, size // (8 if self.gpu else 2))
         try:
-            if known := proposals.first(min(max(2, size // 2), self._room())):
-                flying.submit(known)
-                proposals.think(ready.done)
+            known = proposals.first(min(max(2, size // 2), self._room()))
+            flying.submit(known)
             while not self._over and (flying or not self.ahead.closed):
                 if ready.done() and (compiled := flying.take()):
                     ready.result()
                     self._try_one(*compiled, proposals)
+                elif not (proposals.looked or self.ahead.closed):
+                    flying.submit(proposals.look(_FORETASTE if keen and not known else 0))
                 elif self.ahead.closed or len(flying) >= most:
                     self._await(flying, ready)
-                elif not proposals.think(lambda: ready.done() and flying.next_compiled):
-                    continue  # what won elsewhere has compiled while strategies thought
                 elif batch := self._propose(proposals, portion, flying):
                     if self.idle >= ENOUGH_TIMES:
                         self.stopped = f"no config is expected to be {ENOUGH:.1%} faster"
@@ -267,6 +270,7 @@ class _Run:
 
     def _try_one(self, config: Config, compiled: Compiled, proposals: Proposals) -> None:
         """Try a config, and tell all what came of it."""
+        self.spending.begin_trial()
         start = time.monotonic()
         tried = self._try(config, compiled)
         self.spending.trial_s = time.monotonic() - start
