@@ -360,6 +360,11 @@ def test_what_promises_most_so_far_may_be_compiled_while_the_others_look() -> No
         while not proposals.looked:
             early.append([config.family for config in proposals.look(count)])
         assert early == [["fast"] * count, [], ["odd"] * count], "those for few layers, last, come first"
+    assert [proposals.best_us(Config(name, ())) for name in ("odd", "slow", "fast")] == [5.0, 20.0, 10.0]
+    proposals.tell(outcome(Config("fast", row(0).items), 3.0))
+    assert proposals.best_us(Config("fast", ())) == 3.0
+    unseen = Proposals([Promising("odd", 5.0)], lambda config: True, ["odd"])
+    assert unseen.best_us(Config("odd", ())) == 0.0, "what won elsewhere does not wait"
     assert Proposals([Promising("odd", math.inf)], lambda config: True).look(2) == []
 
 

@@ -161,8 +161,12 @@ class Proposals:
         return new
 
     def best_us(self, config: Config) -> float:
-        """Return the best time of a config's family, measured or expected; infinity of another."""
-        return min((r.best_us for r in self._racers if r.family == config.family), default=math.inf)
+        """Return the best time of a config's family, measured or expected; 0 until that has been looked at.
+
+        So what won elsewhere need not wait for its family's strategy to look.
+        """
+        racers = (racer for racer in self._racers if racer.family == config.family)
+        return max((0.0 if racer in self._unseen else racer.best_us for racer in racers), default=0.0)
 
     def gain(self) -> float:
         """Return the largest gain that any strategy expects of what it proposed last."""

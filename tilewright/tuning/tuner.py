@@ -205,14 +205,13 @@ class _Run:
         most = size if keen else 1  # in flight where no more are asked for
         portion = max(1, size // (8 if self.gpu else 2))
         try:
-            known = proposals.first(min(max(2, size // 2), self._room()))
-            flying.submit(known)
+            flying.submit(proposals.first(min(max(2, size // 2), self._room())))
             while not self._over and (flying or not self.ahead.closed):
                 if ready.done() and (compiled := flying.take()):
                     ready.result()
                     self._try_one(*compiled, proposals)
                 elif not (proposals.looked or self.ahead.closed):
-                    flying.submit(proposals.look(_FORETASTE if keen and not known else 0))
+                    flying.submit(proposals.look(_FORETASTE if keen else 0))
                 elif self.ahead.closed or len(flying) >= most:
                     self._await(flying, ready)
                 elif batch := self._propose(proposals, portion, flying):
