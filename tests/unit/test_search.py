@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from tilewright.problem import Problem
 from tilewright.search import space
 from tilewright.search import strategies as search
 from tilewright.search.correction import COMMON, NOISE, OWN, Correction, coordinates
-from tilewright.search.experience import Bias, Lesson
+from tilewright.search.experience import Bias, Experience, Lesson
 from tilewright.search.proposals import Proposals
 from tilewright.search.space import Space
 
@@ -310,6 +311,27 @@ def test_a_replayed_search_keeps_to_what_is_given() -> None:
     found += strategy.propose(40)
     assert set(found) == set(some) and len(found) == 40
     assert search.make("model", Direct(), LAYER, DEVICE, among=[]).promise_us() == math.inf
+
+
+class TwoKinds(Row):
+    """Of one kind all are good, of the other only what is far from where most are."""
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        steps = tuple(range(31))
+        kind = Param("kind", (0, 1), "how", names=("even", "steep"))
+        return (kind, *(Param(name, steps, "steps") for name in ("i", "j", "k")))
+
+
+def test_the_best_of_each_kind_is_climbed_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    def estimate(family: Any, problem: Any, device: Any, config: Config) -> Any:
+        steps = config["i"] + config["j"] + config["k"]
+        return SimpleNamespace(total_us=290.0 - 3.0 * steps if config["kind"] else 30.0 - 0.05 * steps)
+
+    monkeypatch.setattr(search.model, "estimate", estimate)
+    for seed in range(3):
+        looked = search.ModelRanking(TwoKinds(), PROBLEM, DEVICE, random.Random(seed), None, Experience())
+        looked.deepen()
+        assert looked.order()[0]["kind"] == 1, "20 at best; of the other kind 25.5"
 
 
 def test_a_foretaste_is_of_what_was_looked_at_for_the_promise() -> None:

@@ -49,6 +49,8 @@ class ModelRanking:
     ) -> None:  # fmt: skip
         self._family, self._problem, self._device, self._among = family, problem, device, among
         self.space = Space(family, problem, device, pins)
+        # The outermost choice among things that have names, such as the ways to read the input.
+        self._kind = next((param.name for param in self.space.params if param.names), None)
         self.seen: dict[Config, float] = {}
         self._experience = experience
         self._expanded: set[Config] = set()
@@ -91,8 +93,14 @@ class ModelRanking:
             self.seen[config] = estimate.total_us * exp(error)
 
     def climb(self, beam: int) -> None:
-        """Add the neighbours of the best configs among those whose neighbours are not known yet."""
-        best = list(islice((c for c in self.order() if c not in self._expanded), beam))
+        """Add the neighbours of the best configs among those whose neighbours are not known yet, and of the
+        best of each kind: what is best of one is many steps from what is best of another.
+        """
+        left = [config for config in self.order() if config not in self._expanded]
+        best = left[:beam]
+        if self._kind:
+            first = {config[self._kind]: config for config in reversed(left)}
+            best += [config for config in first.values() if config not in best]
         self._expanded.update(best)
         self.add(near for config in best for near in self.space.neighbours(config))
 
