@@ -70,6 +70,15 @@ def test_a_third_is_for_trials_however_late_the_first(clock: list[float]) -> Non
     assert in_time.search_s == pytest.approx(3.0 - in_time.reserve_s)
 
 
+def test_what_promises_much_is_waited_for_once_more(clock: list[float]) -> None:
+    spent = BudgetClock(Budget(seconds=10.0), gpu=True)
+    clock[0] += 12.0
+    assert spent.over(found=True) and not spent.over(found=True, hopeful=True)
+    assert spent.left_s(found=True, hopeful=True) == pytest.approx(9.0 + 10.0 - 12.0)
+    clock[0] += 7.0
+    assert spent.over(found=True, hopeful=True)
+
+
 def test_of_trials_the_share_is_counted(clock: list[float]) -> None:
     spent = BudgetClock(Budget(trials=40), gpu=True)
     clock[0] += 1e6

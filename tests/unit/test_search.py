@@ -390,6 +390,19 @@ def test_what_promises_most_so_far_may_be_compiled_while_the_others_look() -> No
     assert Proposals([Promising("odd", math.inf)], lambda config: True).look(2) == []
 
 
+def test_a_family_that_promises_much_is_hopeful_until_it_is_measured() -> None:
+    strategies = [Promising("slow", 20.0), Promising("fast", 10.0)]
+    proposals = Proposals(list(strategies), lambda config: True, ["slow", "fast"])
+    assert proposals.hopeful(1.0) and proposals.look(0) == [] and proposals.hopeful(1.0), "one has not looked"
+    assert proposals.look(0) == [] and not proposals.hopeful(1.0)
+    proposals.tell(outcome(Config("slow", row(0).items), 13.0))
+    assert proposals.hopeful(13.0) and not proposals.hopeful(12.0)
+    proposals.tell(replace(outcome(Config("fast", row(0).items), 0.0), measurement=None))
+    assert proposals.hopeful(13.0), "what failed is no measure of what it promises"
+    proposals.tell(outcome(Config("fast", row(1).items), 14.0))
+    assert not proposals.hopeful(13.0)
+
+
 def test_a_family_that_promises_nothing_gets_an_equal_share() -> None:
     strategies = [Promising("odd", math.inf), Promising("fast", 10.0)]
     proposals = Proposals(list(strategies), lambda config: True, ["odd", "fast"])

@@ -347,6 +347,41 @@ def test_a_gpu_compiles_what_one_family_promises_while_others_are_looked_at(
     assert seen[: len(ahead) + 2] == ["row", *(str(row(i)) for i in ahead), "other"]
 
 
+def test_a_family_that_promises_much_has_a_right_trial_before_a_search_ends(
+    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first configs spill registers, and the time is used up by then."""
+
+    class Fast(Row):
+        name = "fast"
+
+    class Spilling(FakeAhead):
+        @staticmethod
+        def _done(future: Future[Compiled], config: Config) -> Future[Compiled]:
+            spills = config.family == "fast" and config["i"] < 12
+            future.set_result(Compiled("compile", "spilled", 0.2) if spills else Compiled(None, "", 0.1))
+            return future
+
+    class Promises(RowStrategy):
+        def __init__(self, name: str, family: Family, *how: Any) -> None:
+            super().__init__(name, family, *how)
+            self.name = family.name
+
+        def propose(self, count: int) -> list[Config]:
+            return [Config(self.name, config.items) for config in super().propose(count)]
+
+        def promise_us(self) -> float:
+            return 10.0 if self.name == "fast" else 40.0
+
+    takes(worker, monkeypatch, run=0.12)
+    monkeypatch.setattr(tuner, "CompileAhead", Spilling)
+    for families, found in (((Fast(), Row()), True), ((Row(),), False)):
+        monkeypatch.setattr(kernels, "FAMILIES", families)
+        records = tune(PROBLEM, "cuda", TuneOptions(Budget.parse("1s")), make=Promises).records
+        right = [record.family for record in records if record.measurement]
+        assert ("fast" in right) == found and right.count("fast") <= 1
+
+
 class LateAhead(FakeAhead):
     """Compiles what has been submitted after a while: the first last, all of it at the same moment."""
 

@@ -124,7 +124,7 @@ class FakeWorker:
             outcome = "correctness"
         right = outcome == "correct"
         return Record(
-            str(PROBLEM), self.device.key, "row", str(config), outcome, i % 7 != 0,
+            str(PROBLEM), self.device.key, config.family, str(config), outcome, i % 7 != 0,
             GOOD if right else None, Measurement(time_us(i), 0.1, 6) if right else None,
             versions=self.versions,
         )  # fmt: skip

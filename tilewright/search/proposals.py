@@ -47,6 +47,7 @@ MakeStrategy = Callable[[str, Family, Problem, Device, int], Strategy]
 
 
 FAR = 5.0  # a family whose best is so many times slower is asked only when the others have nothing more
+UNPROVEN = 0.8  # of the best time: a family that promises less, of which nothing was right, is waited for
 LAGGING = 4  # power of a family's best time, over the best of all, that cuts its share of the proposals
 
 
@@ -62,9 +63,14 @@ class _Racer:
         return self.strategy.promise_us()
 
     @property
+    def measured(self) -> bool:
+        """Whether anything of it was right."""
+        return self._measured_us < math.inf
+
+    @property
     def best_us(self) -> float:
         """The best time measured; before there is one, what its strategy expected when it was first asked."""
-        return self._measured_us if self._measured_us < math.inf else self._expected_us
+        return self._measured_us if self.measured else self._expected_us
 
     def tell(self, record: Record) -> None:
         """Learn an outcome, of whatever family."""
@@ -159,6 +165,11 @@ class Proposals:
         self._given |= {c.family for c in new}
         self._seen.update(str(c) for c in proposed)
         return new
+
+    def hopeful(self, best_us: float) -> bool:
+        """Return whether a family promises much less, or may, of which nothing was right yet."""
+        promising = (racer.best_us < UNPROVEN * best_us for racer in self._racers if not racer.measured)
+        return not self.looked or any(promising)
 
     def best_us(self, config: Config) -> float:
         """Return the best time of a config's family, measured or expected; 0 until that has been looked at.

@@ -69,17 +69,20 @@ class BudgetClock:
         if self.first_s is None:
             self.first_s = self.elapsed_s
 
-    def left_s(self, found: bool) -> float:
+    def left_s(self, found: bool, hopeful: bool = False) -> float:
         """Seconds left to search; more of them while nothing is right, so that there is an answer.
 
-        These start with the first trial: references that use up the budget are not in vain.
+        These start with the first trial: references that use up the budget are not in vain. As many again as
+        the budget has where one is ``hopeful``: something much faster is to be expected.
         """
-        grace = 0.0 if found else max(_GRACE_S, self.budget.seconds) + self.ready_s
+        grace = self.budget.seconds if hopeful else 0.0
+        if not found:
+            grace = max(_GRACE_S, self.budget.seconds) + self.ready_s
         return self.search_s + grace - self.elapsed_s
 
-    def over(self, found: bool) -> bool:
+    def over(self, found: bool, hopeful: bool = False) -> bool:
         """Whether there is no time for another trial that takes as long as the last."""
-        return self.left_s(found) <= (self.trial_s if found else 0.0)
+        return self.left_s(found, hopeful) <= (self.trial_s if found else 0.0)
 
     def share(self, trials: int) -> float:
         """The share of the budget that is spent."""

@@ -137,6 +137,7 @@ class _Run:
         job = replace(worker.job, facts=self.device.facts)
         most = min(self.budget.trials or _MOST_COMPILERS, _MOST_COMPILERS)  # no more than configs to compile
         self.ahead = CompileAhead(job, min(most, max(1, cores() - self.gpu)), children)
+        self.proposals: Proposals  # from when strategies know what is known
         self.records: list[Record] = []
         self.idle = 0  # proposals on end that promised nothing, with a trial between any two
         self.idle_since = 0  # trials before the last of them
@@ -148,8 +149,8 @@ class _Run:
         self.ahead.start()
         try:
             ready = side.submit(self._prepare)  # while the compilers start and strategies think
-            known, proposals = self._begin(make)
-            self._search(proposals, ready, batch_size(self.budget.trials, 2 * cores()))
+            known = self._begin(make)
+            self._search(ready, batch_size(self.budget.trials, 2 * cores()))
             ready.result()  # where nothing was left to try
         finally:
             self.ahead.close()
@@ -157,7 +158,7 @@ class _Run:
         spent, searched_s = self.spending, self.spending.elapsed_s
         if self.stopped in (TIME_USED, TRIALS_DONE):
             given_s = self.budget.seconds if math.isfinite(self.budget.seconds) else searched_s
-            self.outcomes.cut(given_s, len(self.records) + known, proposals.due)
+            self.outcomes.cut(given_s, len(self.records) + known, self.proposals.due)
         finalists = decide(self.worker, self.outcomes, spent, self.say)
         best = next((r for r in finalists if r.won), None)
         result = TuneResult(
@@ -168,8 +169,8 @@ class _Run:
         self.outcomes.save()
         return result
 
-    def _begin(self, make: MakeStrategy) -> tuple[int, Proposals]:
-        """Tell strategies what is known; return of how many configs that is, and what they propose."""
+    def _begin(self, make: MakeStrategy) -> int:
+        """Tell strategies what is known; return of how many configs that is."""
         strategies = [
             make(self.wanted.strategy, family, self.problem, self.device, self.wanted.seed)
             for family in self.families.values()
@@ -180,7 +181,8 @@ class _Run:
                 strategy.tell(record)
         self.say(Started(self.problem, self.device, self.wanted.strategy, self.budget, len(known)))
         hints, untried = self.outcomes.hints(), self.outcomes.untried if known else ()
-        return len(known), Proposals(strategies, self.outcomes.wants, list(self.families), hints, untried)
+        self.proposals = Proposals(strategies, self.outcomes.wants, list(self.families), hints, untried)
+        return len(known)
 
     def _prepare(self) -> None:
         """Have the references made."""
@@ -190,7 +192,7 @@ class _Run:
 
     # ------------------------------------------------------------------------------ the search
 
-    def _search(self, proposals: Proposals, ready: Future[None], size: int) -> None:
+    def _search(self, ready: Future[None], size: int) -> None:
         """Try configs, at most ``size`` proposed at a time, until the budget or the space is used up.
 
         A GPU tries what has compiled, whichever it is, while the others compile; a CPU must be quiet to be
@@ -198,7 +200,7 @@ class _Run:
         strategies while the others still look. With a budget of trials all that is proposed is tried, in
         order, before more is: another search proposes the same, however fast it is.
         """
-        counted = self.budget.trials is not None
+        proposals, counted = self.proposals, self.budget.trials is not None
         keen = self.gpu and not counted
         first = None if counted else proposals.best_us
         flying = InFlight(self.ahead, first, together=not self.gpu)
@@ -209,12 +211,12 @@ class _Run:
             while not self._over and (flying or not self.ahead.closed):
                 if ready.done() and (compiled := flying.take()):
                     ready.result()
-                    self._try_one(*compiled, proposals)
+                    self._try_one(*compiled)
                 elif not (proposals.looked or self.ahead.closed):
                     flying.submit(proposals.look(_FORETASTE if keen else 0))
                 elif self.ahead.closed or len(flying) >= most:
                     self._await(flying, ready)
-                elif batch := self._propose(proposals, portion, flying):
+                elif batch := self._propose(portion, flying):
                     if self.idle >= ENOUGH_TIMES:
                         self.stopped = f"no config is expected to be {ENOUGH:.1%} faster"
                         return
@@ -238,17 +240,17 @@ class _Run:
         else:
             self._let_compile(flying)
 
-    def _propose(self, proposals: Proposals, size: int, flying: InFlight) -> list[Config]:
+    def _propose(self, size: int, flying: InFlight) -> list[Config]:
         """Ask for more configs, no more than the trials that are left."""
         if self.budget.trials is None:
-            batch = proposals.next(size)
-            hopeless = math.isfinite(self.budget.seconds) and proposals.gain() < ENOUGH
+            batch = self.proposals.next(size)
+            hopeless = math.isfinite(self.budget.seconds) and self.proposals.gain() < ENOUGH
             if not hopeless:
                 self.idle = 0
             elif not self.idle or len(self.records) > self.idle_since:  # a trial may have changed its mind
                 self.idle, self.idle_since = self.idle + 1, len(self.records)
             return batch
-        return proposals.next(min(size, self._room(flying)))
+        return self.proposals.next(min(size, self._room(flying)))
 
     def _room(self, flying: Sized = ()) -> int:
         """How many trials are left."""
@@ -259,15 +261,20 @@ class _Run:
     @property
     def _over(self) -> bool:
         """Whether there is no time for another trial; there is for a first one, however long it compiles."""
-        return bool(self.records) and self.spending.over(self.outcomes.found)
+        return bool(self.records) and self.spending.over(self.outcomes.found, self._hopeful)
+
+    @property
+    def _hopeful(self) -> bool:
+        """Whether something much faster than the best so far is to be expected."""
+        return self.outcomes.found and self.proposals.hopeful(self.outcomes.best_us)
 
     def _left_s(self, compiled: int = 0) -> float:
         """Seconds left to search, without end before a first trial; with some compiled, to compile more."""
         if not (self.records or compiled):
             return math.inf
-        return self.spending.left_s(compiled > 0 or self.outcomes.found)
+        return self.spending.left_s(compiled > 0 or self.outcomes.found, self._hopeful)
 
-    def _try_one(self, config: Config, compiled: Compiled, proposals: Proposals) -> None:
+    def _try_one(self, config: Config, compiled: Compiled) -> None:
         """Try a config, and tell all what came of it."""
         self.spending.begin_trial()
         start = time.monotonic()
@@ -275,7 +282,7 @@ class _Run:
         self.spending.trial_s = time.monotonic() - start
         record = self.outcomes.keep(replace(tried, standing=Standing.TRIAL))
         self.records.append(record)
-        proposals.tell(record)
+        self.proposals.tell(record)
         best = self.outcomes.best_us if self.outcomes.found else None
         trials = len(self.records)
         self.say(Tried(record, trials, best, self.spending.elapsed_s, self.spending.share(trials)))
