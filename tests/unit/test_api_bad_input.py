@@ -276,6 +276,11 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
         ConfigError,
         r"items=\('x', 1\): must be \(name, value\) pairs",
     ),
+    "plan config value by hand": (
+        lambda: tw.plan("c1h1k1r1", "numpy", config=tw.Config.make("reference", {"v": 1.0})),  # type: ignore[dict-item]
+        ConfigError,
+        r"items=\(\('v', 1.0\),\): must be .* pairs, each value an integer",
+    ),
     "plan config type": (lambda: tw.plan("c1h1k1r1", "numpy", config=5), ConfigError, "config: an int was"),
     "plan config name": (
         lambda: tw.plan("c1h1k1r1", "numpy", config="toy:shared-til"),
