@@ -62,12 +62,6 @@ def test_conv2d(text: str, options: dict[str, Any], device: str | None) -> None:
     near(tw.conv2d(X, W, device=device, **options), expected(text, X, W, options.get("bias")))
 
 
-def test_a_config_of_numpys_numbers_runs() -> None:
-    config = tw.Config.make("reference", {"v": np.int64(1)})  # type: ignore[dict-item]
-    plan = tw.plan("n2c4h7w9k6r3s2-f32", "cpu", config=config)
-    near(plan(X, plan.pack(W)), expected("n2c4h7w9k6r3s2-f32", X, W, None))
-
-
 def test_arrays_of_kinds_that_were_there_before_are_still_looked_at() -> None:
     plan = tw.plan(tw.Problem.parse("n2c4h9w9k6r3s3p1-f32"), "cpu", config="reference:v=1")
     x, w = np.arange(2 * 4 * 81, dtype="f").reshape(2, 4, 9, 9), np.ones((6, 4, 3, 3), "f")

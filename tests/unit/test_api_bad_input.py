@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
         ArrayError,
         r"x: dtype int64 was given; must be one of float64, .*e4m3fn: call e.g. x.astype\(np.float32\)",
     ),
-    "x int32": (conv(X.astype("i4"), W), ArrayError, "x: dtype int32 was given; must be one of float64"),
+    "x int32": (conv(X.astype("i4"), W), ArrayError, r"x: dtype int32 .*call e.g. x.astype\(np.float32\)"),
     "x unsigned": (conv(X.astype("u1"), W), ArrayError, "x: dtype uint8"),
     "x long double": (conv(X.astype("g"), W), ArrayError, "x: dtype (float128|longdouble)"),
     "x half, w single": (

@@ -9,6 +9,7 @@ from types import NoneType
 import numpy as np
 
 from tilewright.arithmetic import as_integer, ceil_div
+from tilewright.arrays.look import cast
 from tilewright.arrays.use import same_home, typed
 from tilewright.arrays.view import ArrayView
 from tilewright.device import parse_selector
@@ -164,7 +165,8 @@ def _layer(
         raise ArrayError(f"scale: is for int8 layers only, but x is {FULL[x.dtype]}; leave scale out")
     if x.dtype not in STORED:
         known = ", ".join(FULL[short] for short in STORED)
-        raise ArrayError(f"x: dtype {FULL[x.dtype]} was given; must be one of {known}")
+        call = cast("x", x.library, "f32")
+        raise ArrayError(f"x: dtype {FULL[x.dtype]} was given; must be one of {known}: call e.g. {call}")
     typed(w, x.dtype, ", as x is")
     axes = "(N, C, H, W)" if layout == "nchw" else "(N, H, W, C)"
     n, a, b, c = _four(x, axes)
