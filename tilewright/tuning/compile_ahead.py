@@ -111,6 +111,11 @@ class InFlight:
         """How many have not compiled yet."""
         return sum(not future.done() for future in self._configs)
 
+    @property
+    def first_compiled(self) -> bool:
+        """Whether the one that is to be taken first has compiled."""
+        return any(future.done() for future in self._in_order()[:1])
+
     def submit(self, configs: Sequence[Config]) -> None:
         """Have some more compiled."""
         if configs:
@@ -138,6 +143,10 @@ class InFlight:
         """Those of which one may be taken, which first if it has compiled."""
         if self._together and self.compiling:
             return []
+        return self._in_order() if self._first else self._in_order()[:1]
+
+    def _in_order(self) -> list[Future[Compiled]]:
+        """All, those first that are to be taken first."""
         if first := self._first:
             return sorted(self._configs, key=lambda future: first(self._configs[future]))
-        return list(self._configs)[:1]
+        return list(self._configs)
