@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from tilewright.errors import ProblemError, shown
 
+_NO_NUMBERS = ("b", "c", "S", "U")  # kinds of NumPy's dtypes: truth values, complex numbers, texts
 _MOST = 3e38  # the largest f32, rounded down: every dtype takes the same numbers
 
 
@@ -17,8 +18,10 @@ def finite(name: str, value: object) -> float:
     Raises:
         ProblemError: it is none, or not finite.
     """
+    kind = getattr(getattr(value, "dtype", None), "kind", "")  # NumPy makes a float of nearly anything
+    none = isinstance(value, (bool, str, bytes, bytearray)) or kind in _NO_NUMBERS
     try:
-        number = math.nan if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
+        number = math.nan if none else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not abs(number) < _MOST:
