@@ -95,6 +95,9 @@ class InFlight:
         first: of what has compiled that is taken of which it is least; None: they are taken in the order of
             their submission, however long one compiles.
         together: none is taken while another compiles: what is measured would not be alone.
+
+    Attributes:
+        dropped: those that there was no time to compile.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class InFlight:
     ) -> None:
         self._ahead, self._first, self._together = ahead, first, together
         self._configs: dict[Future[Compiled], Config] = {}
+        self.dropped: list[Config] = []
 
     def __len__(self) -> int:
         return len(self._configs)
@@ -135,8 +139,10 @@ class InFlight:
         """Return one that has compiled; None if none has. What was cancelled is dropped."""
         for future in [future for future in self._next() if future.done()]:
             config = self._configs.pop(future)
-            with suppress(CancelledError):
+            try:
                 return config, future.result()
+            except CancelledError:
+                self.dropped.append(config)
         return None
 
     def _next(self) -> list[Future[Compiled]]:
