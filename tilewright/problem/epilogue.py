@@ -11,12 +11,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from tilewright.arithmetic import with_ints
 from tilewright.errors import ProblemError, shortened, shown
 from tilewright.problem.activations import ACTIVATIONS, SHORT, Activation, meant
-from tilewright.problem.numbers import bits32, bits64, f32, finite, text32, text64
+from tilewright.problem.numbers import bits32, bits64, f32, finite, text32, text64, truth
 
 POOLS = ("max", "avg")
 NUMBERS = ("alpha", "beta", "low", "high")
@@ -117,9 +115,7 @@ class Epilogue:
     def __post_init__(self) -> None:
         for name in NUMBERS:
             object.__setattr__(self, name, finite(name, getattr(self, name)))
-        if not isinstance(self.bias, (bool, np.bool_)):
-            raise ProblemError(f"bias={shown(self.bias)}: must be True or False")
-        object.__setattr__(self, "bias", bool(self.bias))
+        object.__setattr__(self, "bias", truth("bias", self.bias))
         if not isinstance(self.act, str) or self.act not in ACTIVATIONS:
             raise ProblemError(f"activation {shown(self.act)}: must be one of {', '.join(_NAMES)}")
         if not isinstance(self.pool, Pool | None):
