@@ -1,9 +1,28 @@
-"""What every room works out: whole numbers rounded up, means."""
+"""What every room works out: whole numbers, rounded up; means."""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
+
+
+def as_integer(value: object) -> int | None:
+    """Return an integer of Python or NumPy as an int; None for anything else, True and False too."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def with_ints(value: object) -> object:
+    """Return an integer, or a tuple with some, with ints in place of NumPy's; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(map(with_ints, value))
+    number = as_integer(value)
+    return value if number is None else number
 
 
 def ceil_div(a: int, b: int) -> int:

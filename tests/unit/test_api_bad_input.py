@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
         ArrayError,
         r"x: dtype int64 was given; must be one of float64, .*e4m3fn: call e.g. x.astype\(np.float32\)",
     ),
-    "x int32": (conv(X.astype("i4"), W), ArrayError, "x: dtype int32 was given; must be one of float64"),
+    "x int32": (conv(X.astype("i4"), W), ArrayError, r"x: dtype int32 .*call e.g. x.astype\(np.float32\)"),
     "x unsigned": (conv(X.astype("u1"), W), ArrayError, "x: dtype uint8"),
     "x long double": (conv(X.astype("g"), W), ArrayError, "x: dtype (float128|longdouble)"),
     "x half, w single": (
@@ -147,6 +147,10 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "beta nan": (conv(z=Z, beta=np.nan), ProblemError, "beta=nan: must be a finite number"),
     "alpha zero": (conv(alpha=0), ProblemError, "alpha=0: would discard the convolution"),
     "alpha None": (conv(alpha=None), ProblemError, "alpha=None: must be a finite number"),
+    "alpha bytes": (conv(alpha=b"1"), ProblemError, "alpha=b'1': must be a finite number"),
+    "alpha numpy bool": (conv(alpha=np.True_), ProblemError, "alpha=np.True_: must be a finite number"),
+    "alpha numpy complex": (conv(alpha=np.complex64(2 + 3j)), ProblemError, "alpha=np.complex64.*: must be"),
+    "alpha numpy text": (conv(alpha=np.array("1")), ProblemError, r"alpha=array\('1'.*: must be"),
     "alpha bool": (conv(alpha=True), ProblemError, "alpha=True: must be a finite number"),
     "alpha infinite": (conv(alpha=float("inf")), ProblemError, "alpha=inf: must be a finite number"),
     "alpha complex": (conv(alpha=1j), ProblemError, "alpha=1j: must be a finite number"),
@@ -275,6 +279,11 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
         lambda: tw.plan("c1h1k1r1", "numpy", config=tw.Config("direct", ("x", 1))),  # type: ignore[arg-type]
         ConfigError,
         r"items=\('x', 1\): must be \(name, value\) pairs",
+    ),
+    "plan config value by hand": (
+        lambda: tw.plan("c1h1k1r1", "numpy", config=tw.Config.make("reference", {"v": 1.0})),  # type: ignore[dict-item]
+        ConfigError,
+        r"items=\(\('v', 1.0\),\): must be .* pairs, each value an integer",
     ),
     "plan config type": (lambda: tw.plan("c1h1k1r1", "numpy", config=5), ConfigError, "config: an int was"),
     "plan config name": (

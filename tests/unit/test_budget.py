@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
+from tilewright.arguments.choices import as_budget
 from tilewright.errors import BudgetError
 from tilewright.tuning.budget import Budget
 
@@ -35,6 +37,11 @@ def test_bad(text: str) -> None:
         Budget.parse(text)
     assert "s" in str(caught.value)
     assert "trials" in str(caught.value)
+
+
+def test_numbers_of_numpy_are_those_of_python() -> None:
+    assert repr(Budget(np.float32(0.5), np.int64(7))) == repr(Budget(0.5, 7))  # type: ignore[arg-type]
+    assert as_budget(np.int64(2)) == as_budget(np.float32(2.0)) == Budget(seconds=2.0)
 
 
 @pytest.mark.parametrize("text", ["400h", "277.777778h", "1234567.25s", "0.000001s", "999999999m"])

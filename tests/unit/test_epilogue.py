@@ -90,6 +90,7 @@ def test_a_factor_that_f32_does_not_have() -> None:
         (dict(beta=True), "beta=True"),
         (dict(beta="1"), "beta='1': must be a finite number"),
         (dict(low=None), "low=None"),
+        (dict(bias="no"), "bias='no': must be True or False"),
         (dict(act=["relu"]), "activation ['relu']: must be one of relu"),
         (dict(act="gelu"), "activation 'gelu': must be one of relu, leaky, silu, clamp"),
         (dict(act="clamp", low=6, high=0), "clamp6:0: low is above high"),

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright import api
 from tilewright.arrays.view import ArraySpec, ArrayView
 from tilewright.checking.inputs import exact_inputs
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
@@ -325,6 +326,14 @@ def test_nothing_is_launched_for_a_batch_of_zero() -> None:
 def test_bad_configs_are_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         Plan.make(open_runtime("numpy"), LAYER, Config.parse(text))
+
+
+@pytest.mark.usefixtures("cpu")
+def test_a_config_of_numpys_numbers_runs() -> None:
+    config = api.plan(LAYER, "cpu", family="direct").config
+    numbers = Config("direct", tuple((name, np.int64(value)) for name, value in config.items))  # type: ignore[misc]
+    plan, (x, w, b) = api.plan(LAYER, "cpu", config=numbers), _arrays()
+    np.testing.assert_allclose(plan(x, plan.pack(w), b), _made()(x, _made().pack(w), b), atol=1e-5)
 
 
 def test_numpy_runs_no_other_family() -> None:

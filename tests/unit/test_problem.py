@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 import string
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -253,7 +255,7 @@ ODD = [np.ones(3, int), np.ones((2, 2)), np.array(["f32", "f16"]), "a\nb", "\x1b
 def test_a_field_of_any_kind_is_refused_in_a_line(value: object) -> None:
     """Arrays are compared by element; texts may break a line, or steer a terminal."""
     right: dict[type, dict[str, object]] = {
-        Pool: {"kind": "max", "size": 3, "stride": 2, "pad": 1}, Epilogue: {"act": "relu"},
+        Pool: {"kind": "max", "size": 3, "stride": 2, "pad": 1}, Epilogue: {"act": "relu", "bias": True},
         Problem: {name: getattr(LAYER, name) for name in Problem.__dataclass_fields__},
     }  # fmt: skip
     for cls, fields in right.items():
@@ -264,6 +266,20 @@ def test_a_field_of_any_kind_is_refused_in_a_line(value: object) -> None:
     if value is not None:
         with pytest.raises(ProblemError, match="must be a Pool"):
             Epilogue(pool=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, np.array])
+def test_numbers_of_numpy_are_those_of_python(kind: Callable[[object], Any]) -> None:
+    """Shapes of arrays and the like: the layer is the same, and so are its text, its hash and its pickle."""
+    text = "n2c4h9w8k6r3s2p0.1.2.3u2x1d1x2g2-f32+bias+maxpool3u2p1"
+    layer = Problem.parse(text)
+    sizes = {name: kind(getattr(layer, name)) for name in ("n", "c", "h", "w", "k", "r", "s", "groups")}
+    rows = {name: tuple(map(kind, getattr(layer, name))) for name in ("pad", "stride", "dilation")}
+    epilogue = Epilogue(bias=np.True_, pool=Pool("max", kind(3), kind(2), kind(1)))  # type: ignore[arg-type]
+    found = Problem(**sizes, **rows, epilogue=epilogue)
+    assert (found, str(found), hash(found)) == (layer, text, hash(layer))
+    assert repr(pickle.loads(pickle.dumps(found))) == repr(layer)
+    assert found.operands == layer.operands
 
 
 def test_shorthand_and_defaults() -> None:
@@ -285,7 +301,9 @@ FIELDS: list[tuple[dict[str, object], str]] = [
     ({"w": MAX_EXTENT + 1}, "w="),
     ({"pad": 1}, "pad=1"),
     ({"pad": (1, 1)}, "pad=(1, 1)"),
-    ({"pad": [1, 1, 1, 1]}, "pad="),
+    ({"pad": [1, 1, 1, 1]}, "pad=[1, 1, 1, 1]: must be a tuple of 4 integers"),
+    ({"pad": (np.float32(1), 1, 1, 1)}, "pad=(np.float32(1.0), 1, 1, 1): must be 4 integers"),
+    ({"c": np.True_}, "c=np.True_"),
     ({"pad": (0, 0, 0, -1)}, "pad="),
     ({"stride": (1, 0)}, "stride=(1, 0)"),
     ({"stride": (1, 1.0)}, "stride="),

@@ -134,6 +134,60 @@ def test_references_that_use_up_the_budget_are_not_in_vain(
     assert result.ready_s == 60.0 <= result.searched_s <= result.seconds < 65.0
 
 
+def test_a_cpu_whose_references_use_up_the_budget_tries_what_promises_most(
+    monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]
+) -> None:
+    """Though another has compiled before it; but not for long."""
+
+    class FirstIsLate(FakeAhead):
+        late = Future[Compiled]()
+
+        def submit(self, configs: list[Config]) -> list[object]:
+            return [self.late, *super().submit(configs)[1:]]
+
+        def close(self) -> None:
+            super().close()
+            self.late.cancel()
+
+    monkeypatch.setattr(tuner, "CompileAhead", FirstIsLate)
+    monkeypatch.setattr(worker, "device", replace(FakeWorker.device, kind=Kind.CPU))
+    takes(worker, monkeypatch, prepare=60.0, run=0.5)
+    threading.Timer(0.3, lambda: FirstIsLate.late.set_result(Compiled(None, "", 0.3))).start()
+    assert Config.parse(go("1s").records[0].config)["i"] == 0
+    FirstIsLate.late = Future()
+    monkeypatch.setattr(tuner, "_LATE_S", 0.0)
+    assert Config.parse(go("1s").records[0].config)["i"] == 1
+
+
+@pytest.mark.parametrize("outcome", ["compile", "correctness"])
+def test_a_cpu_without_anything_right_tries_what_had_no_time_to_compile(
+    outcome: str, monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]
+) -> None:
+    """The trial compiles it, for as long as there is a search for anything right."""
+
+    class OthersNeverEnd(FakeAhead):
+        futures: list[Future[Compiled]] = []
+
+        def submit(self, configs: list[Config]) -> list[object]:
+            futures = [Future[Compiled]() for _ in configs]
+            futures[0].set_result(Compiled("compile", "spilled") if outcome == "compile" else Compiled(None))
+            self.futures += futures
+            return list(futures)
+
+        def close(self) -> None:
+            super().close()
+            for future in self.futures:
+                future.cancel()
+
+    monkeypatch.setattr(tuner, "CompileAhead", OthersNeverEnd)
+    monkeypatch.setattr(worker, "device", replace(FakeWorker.device, kind=Kind.CPU))
+    monkeypatch.setattr(worker, "outcomes", {0: "correctness"})
+    monkeypatch.setattr(tuner, "cores", lambda: 2)
+    takes(worker, monkeypatch, prepare=60.0, run=0.5)
+    result = go("1s")
+    assert [str(record.outcome) for record in result.records] == [outcome, "correct"] and result.best
+
+
 @pytest.mark.parametrize("kind", list(Kind))
 def test_a_first_trial_is_waited_for_however_long_it_compiles(
     kind: Kind, monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from tilewright.arguments.layer import as_integer
+from tilewright.arithmetic import as_integer
 from tilewright.errors import ConfigError, ProblemError, StoreError, a_kind, shown
 from tilewright.kernels import family
 from tilewright.kernels.config import Config
@@ -78,12 +79,16 @@ def as_config(config: Config | str, problem: Problem, deterministic: bool = Fals
 
 def _whole(config: Config) -> Config:
     """Take a Config that was built by hand, with its parameters in order."""
+    must = "must be (name, value) pairs, each value an integer, as Config.make builds them"
+    wrong = ConfigError(f"config: items={shown(config.items)}: {must}")
     try:
-        return Config.make(config.family, dict(config.items))
+        read = {name: as_integer(value) for name, value in config.items}
     except (TypeError, ValueError):
-        raise ConfigError(
-            f"config: items={shown(config.items)}: must be (name, value) pairs, as Config.make builds them"
-        ) from None
+        raise wrong from None
+    values = {name: value for name, value in read.items() if isinstance(name, str) and value is not None}
+    if len(values) < len(read):
+        raise wrong
+    return Config.make(config.family, values)
 
 
 def as_families(family: object) -> tuple[str, ...]:
@@ -115,8 +120,8 @@ def as_budget(budget: object) -> Budget:
 
     if isinstance(budget, Budget):
         return budget
-    if isinstance(budget, (int, float)) and not isinstance(budget, bool):
-        return Budget(seconds=budget)
+    if isinstance(budget, Real) and not isinstance(budget, bool):
+        return Budget(seconds=budget)  # type: ignore[arg-type]  # of NumPy, too
     return Budget.parse(budget)  # type: ignore[arg-type]  # it says what is no text
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import NoneType
 
 import numpy as np
 
-from tilewright.arithmetic import ceil_div
+from tilewright.arithmetic import as_integer, ceil_div
+from tilewright.arrays.look import cast
 from tilewright.arrays.use import same_home, typed
 from tilewright.arrays.view import ArrayView
 from tilewright.device import parse_selector
@@ -36,16 +36,6 @@ _IMMUTABLE = frozenset(  # nothing that could change, or hold memory
 _IMMUTABLE_OR_ROW = _IMMUTABLE | {tuple, list}
 MOST_PROBLEMS = 1024  # that are remembered
 _problems: dict[tuple[object, ...], Problem] = {}
-
-
-def as_integer(value: object) -> int | None:
-    """Return an integer of Python or NumPy as an int; None for anything else, True and False too."""
-    if isinstance(value, bool):
-        return None
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return None
 
 
 def _integers(value: object) -> list[int] | None:
@@ -175,7 +165,8 @@ def _layer(
         raise ArrayError(f"scale: is for int8 layers only, but x is {FULL[x.dtype]}; leave scale out")
     if x.dtype not in STORED:
         known = ", ".join(FULL[short] for short in STORED)
-        raise ArrayError(f"x: dtype {FULL[x.dtype]} was given; must be one of {known}")
+        call = cast("x", x.library, "f32")
+        raise ArrayError(f"x: dtype {FULL[x.dtype]} was given; must be one of {known}: call e.g. {call}")
     typed(w, x.dtype, ", as x is")
     axes = "(N, C, H, W)" if layout == "nchw" else "(N, H, W, C)"
     n, a, b, c = _four(x, axes)

@@ -14,6 +14,10 @@ from tilewright.problem.kinds import LAYOUTS, MATHS, MAX_EXTENT, NAMES
 if TYPE_CHECKING:
     from tilewright.problem import Problem
 
+_COUNTS = dict(n=0, c=1, h=1, w=1, k=1, r=1, s=1, groups=1)  # the least of each
+_ROWS = (("pad", 4, 0), ("stride", 2, 1), ("dilation", 2, 1))  # how many, and the least of them
+SIZES = (*_COUNTS, *(name for name, _, _ in _ROWS))
+
 
 def check_sizes(p: Problem) -> None:
     """Refuse sizes that are out of range, or leave no output.
@@ -21,15 +25,16 @@ def check_sizes(p: Problem) -> None:
     Raises:
         ProblemError: names the size, and what it must be.
     """
-    for name, low in dict(n=0, c=1, h=1, w=1, k=1, r=1, s=1, groups=1).items():
+    for name, low in _COUNTS.items():
         value = getattr(p, name)
         if type(value) is not int or not low <= value <= MAX_EXTENT:
             raise ProblemError(f"{name}={shown(value)}: must be an integer from {low} to {MAX_EXTENT}")
-    for name, count, low in (("pad", 4, 0), ("stride", 2, 1), ("dilation", 2, 1)):
+    for name, count, low in _ROWS:
         values = getattr(p, name)
         good = isinstance(values, tuple) and len(values) == count
         if not good or not all(type(v) is int and low <= v <= MAX_EXTENT for v in values):
-            many = f"{count} integers from {low} to {MAX_EXTENT}"
+            kind = "" if isinstance(values, tuple) else "a tuple of "
+            many = f"{kind}{count} integers from {low} to {MAX_EXTENT}"
             raise ProblemError(f"{name}={shown(values)}: must be {many}")
     if p.c % p.groups or p.k % p.groups:
         raise ProblemError(f"groups={p.groups}: must divide c={p.c} and k={p.k}")

@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tilewright.arithmetic import with_ints
 from tilewright.errors import ProblemError, shortened, shown
 from tilewright.problem.activations import ACTIVATIONS, SHORT, Activation, meant
-from tilewright.problem.numbers import bits32, bits64, f32, finite, text32, text64
+from tilewright.problem.numbers import bits32, bits64, f32, finite, text32, text64, truth
 
 POOLS = ("max", "avg")
 NUMBERS = ("alpha", "beta", "low", "high")
@@ -63,6 +64,8 @@ class Pool:
     pad: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("size", "stride", "pad"):
+            object.__setattr__(self, name, with_ints(getattr(self, name)))
         must = f"must be a max or avg pool, size and stride from 1 to {MAX_POOL}"
         numbers = self.size, self.stride, self.pad
         known = isinstance(self.kind, str) and self.kind in POOLS
@@ -112,6 +115,7 @@ class Epilogue:
     def __post_init__(self) -> None:
         for name in NUMBERS:
             object.__setattr__(self, name, finite(name, getattr(self, name)))
+        object.__setattr__(self, "bias", truth("bias", self.bias))
         if not isinstance(self.act, str) or self.act not in ACTIVATIONS:
             raise ProblemError(f"activation {shown(self.act)}: must be one of {', '.join(_NAMES)}")
         if not isinstance(self.pool, Pool | None):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from tilewright.errors import ProblemError, shown
 
+_NO_NUMBERS = ("b", "c", "S", "U")  # kinds of NumPy's dtypes: truth values, complex numbers, texts
 _MOST = 3e38  # the largest f32, rounded down: every dtype takes the same numbers
 
 
@@ -17,13 +18,30 @@ def finite(name: str, value: object) -> float:
     Raises:
         ProblemError: it is none, or not finite.
     """
+    none = isinstance(value, (bool, str, bytes, bytearray)) or _kind(value) in _NO_NUMBERS
     try:
-        number = math.nan if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
+        number = math.nan if none else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not abs(number) < _MOST:
         raise ProblemError(f"{name}={shown(value)}: must be a finite number, less than {_MOST:g} in size")
     return number + 0.0
+
+
+def truth(name: str, value: object) -> bool:
+    """Return True or False, of Python or NumPy.
+
+    Raises:
+        ProblemError: it is something else.
+    """
+    if not isinstance(value, bool) and not (_kind(value) == "b" and getattr(value, "shape", None) == ()):
+        raise ProblemError(f"{name}={shown(value)}: must be True or False")
+    return bool(value)
+
+
+def _kind(value: object) -> str:
+    """Return the kind of NumPy's dtype of a value, "" where it has none; NumPy need not be there."""
+    return str(getattr(getattr(value, "dtype", None), "kind", ""))
 
 
 def f32(value: float) -> float:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from tilewright.arithmetic import with_ints
 from tilewright.errors import ProblemError, shown
 from tilewright.hashed import hashed_once
-from tilewright.problem.checks import check_names, check_sizes
+from tilewright.problem.checks import SIZES, check_names, check_sizes
 from tilewright.problem.epilogue import NOTHING, Epilogue
 from tilewright.problem.grammar import read, write
 from tilewright.problem.kinds import DTYPE_BYTES, KINDS, MATHS, TIMED_AS
@@ -100,6 +101,8 @@ class Problem:
                 raise ProblemError(f"{given}: they contradict each other")
             object.__setattr__(self, "math", self.dtype)
             object.__setattr__(self, "dtype", "f32")
+        for name in SIZES:
+            object.__setattr__(self, name, with_ints(getattr(self, name)))
         check_sizes(self)
         check_names(self)
         if self.dtype != "f64" and self.epilogue:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from dataclasses import dataclass
+from numbers import Real
 
+from tilewright.arithmetic import as_integer
 from tilewright.errors import BudgetError, shown
 
 _FORM = re.compile(r"(\d{1,13}(?:\.\d{1,6})?)\s*(s|sec|m|min|h|trials?)")
@@ -31,11 +32,18 @@ class Budget:
     trials: int | None = None
 
     def __post_init__(self) -> None:
-        number = isinstance(self.seconds, (int, float)) and not isinstance(self.seconds, bool)
-        if not number or not self.seconds > 0 or sys.float_info.max < self.seconds < math.inf:
+        number = isinstance(self.seconds, Real) and not isinstance(self.seconds, bool)
+        try:
+            seconds = float(self.seconds) if number else 0.0
+        except OverflowError:
+            seconds = 0.0
+        if not seconds > 0:
             raise BudgetError(f"budget: seconds={shown(self.seconds)}: must be a number above 0")
-        if self.trials is not None and (type(self.trials) is not int or self.trials < 1):
+        object.__setattr__(self, "seconds", seconds)
+        trials = as_integer(self.trials)
+        if self.trials is not None and (trials is None or trials < 1):
             raise BudgetError(f"budget: trials={shown(self.trials)}: must be a whole number of 1 or more")
+        object.__setattr__(self, "trials", trials)
 
     @classmethod
     def parse(cls, text: str) -> Budget:

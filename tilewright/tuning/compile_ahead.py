@@ -95,6 +95,9 @@ class InFlight:
         first: of what has compiled that is taken of which it is least; None: they are taken in the order of
             their submission, however long one compiles.
         together: none is taken while another compiles: what is measured would not be alone.
+
+    Attributes:
+        dropped: those that there was no time to compile.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class InFlight:
     ) -> None:
         self._ahead, self._first, self._together = ahead, first, together
         self._configs: dict[Future[Compiled], Config] = {}
+        self.dropped: list[Config] = []
 
     def __len__(self) -> int:
         return len(self._configs)
@@ -110,6 +114,11 @@ class InFlight:
     def compiling(self) -> int:
         """How many have not compiled yet."""
         return sum(not future.done() for future in self._configs)
+
+    @property
+    def first_compiled(self) -> bool:
+        """Whether the one that is to be taken first has compiled."""
+        return any(future.done() for future in self._in_order()[:1])
 
     def submit(self, configs: Sequence[Config]) -> None:
         """Have some more compiled."""
@@ -130,14 +139,20 @@ class InFlight:
         """Return one that has compiled; None if none has. What was cancelled is dropped."""
         for future in [future for future in self._next() if future.done()]:
             config = self._configs.pop(future)
-            with suppress(CancelledError):
+            try:
                 return config, future.result()
+            except CancelledError:
+                self.dropped.append(config)
         return None
 
     def _next(self) -> list[Future[Compiled]]:
         """Those of which one may be taken, which first if it has compiled."""
         if self._together and self.compiling:
             return []
+        return self._in_order() if self._first else self._in_order()[:1]
+
+    def _in_order(self) -> list[Future[Compiled]]:
+        """All, those first that are to be taken first."""
         if first := self._first:
             return sorted(self._configs, key=lambda future: first(self._configs[future]))
-        return list(self._configs)[:1]
+        return list(self._configs)

@@ -44,6 +44,7 @@ _MOST_COMPILERS = 15
 _GPU_RUN_S = 3.0  # whatever runs longer on a GPU hangs; a CPU may compile at the first run
 TIME_USED, TRIALS_DONE = "the time was used up", "all trials done"  # the budget has ended the search
 _TRIAL_S = 0.4  # of one trial on a CPU
+_LATE_S = 2.0  # so long after its references a CPU waits for what promises most to compile
 _FORETASTE = 8  # configs of a family that promises most so far, compiled while the others are looked at
 # A search that expects less than this share of the best time to be gained, so many times on end, is over.
 ENOUGH, ENOUGH_TIMES = 0.001, 3
@@ -227,6 +228,8 @@ class _Run:
                 else:
                     self.stopped = "all configs tried" if self._room() > 0 else TRIALS_DONE
                     return
+            while flying.dropped and not (self.outcomes.found or self._over):  # the trial compiles
+                self._try_one(flying.dropped.pop(0), Compiled(None), proposals)
             self.stopped = TIME_USED
         finally:
             self.ahead.close()
@@ -290,11 +293,14 @@ class _Run:
     def _let_compile(self, flying: InFlight) -> None:
         """Wait until all have compiled, or until there is just time to try those that have; then stop.
 
-        A CPU cannot be measured while it compiles.
+        A CPU cannot be measured while it compiles. References that take all of a small budget leave just one
+        trial, and it is no matter of chance which.
         """
         while flying.compiling:
             done = len(flying) - flying.compiling
             left = self._left_s(compiled=done) - _TRIAL_S * done
+            if not (self.records or flying.first_compiled):
+                left = max(left, self.spending.ready_s + _LATE_S - self.spending.elapsed_s)
             if left <= 0:
                 self.ahead.close()
                 return
