@@ -229,7 +229,7 @@ class _Run:
                     self.stopped = "all configs tried" if self._room() > 0 else TRIALS_DONE
                     return
             while flying.dropped and not (self.outcomes.found or self._over):  # the trial compiles
-                self._try_one(flying.dropped.pop(0), Compiled(None), proposals)
+                self._try_one(flying.dropped.pop(0), Compiled(None))
             self.stopped = TIME_USED
         finally:
             self.ahead.close()
