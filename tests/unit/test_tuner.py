@@ -401,13 +401,28 @@ def test_a_gpu_compiles_what_one_family_promises_while_others_are_looked_at(
     assert seen[: len(ahead) + 2] == ["row", *(str(row(i)) for i in ahead), "other"]
 
 
+class Fast(Row):
+    name = "fast"
+
+
+class FastPromises(RowStrategy):
+    """The strategy of either family: one promises a fourth of the other's time."""
+
+    def __init__(self, name: str, family: Family, *how: Any) -> None:
+        super().__init__(name, family, *how)
+        self.name = family.name
+
+    def propose(self, count: int) -> list[Config]:
+        return [Config(self.name, config.items) for config in super().propose(count)]
+
+    def promise_us(self) -> float:
+        return 10.0 if self.name == "fast" else 40.0
+
+
 def test_a_family_that_promises_much_has_a_right_trial_before_a_search_ends(
     worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first configs spill registers, and the time is used up by then."""
-
-    class Fast(Row):
-        name = "fast"
 
     class Spilling(FakeAhead):
         @staticmethod
@@ -416,24 +431,26 @@ def test_a_family_that_promises_much_has_a_right_trial_before_a_search_ends(
             future.set_result(Compiled("compile", "spilled", 0.2) if spills else Compiled(None, "", 0.1))
             return future
 
-    class Promises(RowStrategy):
-        def __init__(self, name: str, family: Family, *how: Any) -> None:
-            super().__init__(name, family, *how)
-            self.name = family.name
-
-        def propose(self, count: int) -> list[Config]:
-            return [Config(self.name, config.items) for config in super().propose(count)]
-
-        def promise_us(self) -> float:
-            return 10.0 if self.name == "fast" else 40.0
-
     takes(worker, monkeypatch, run=0.12)
     monkeypatch.setattr(tuner, "CompileAhead", Spilling)
     for families, found in (((Fast(), Row()), True), ((Row(),), False)):
         monkeypatch.setattr(kernels, "FAMILIES", families)
-        records = tune(PROBLEM, "cuda", TuneOptions(Budget.parse("1s")), make=Promises).records
+        records = tune(PROBLEM, "cuda", TuneOptions(Budget.parse("1s")), make=FastPromises).records
         right = [record.family for record in records if record.measurement]
         assert ("fast" in right) == found and right.count("fast") <= 1
+
+
+def test_what_an_earlier_search_measured_is_no_promise_any_more(
+    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "FAMILIES", (Fast(), Row()))
+    store, wanted = MemoryStore(), TuneOptions(Budget.parse("9trials"))
+    known = tune(PROBLEM, "cuda", wanted, store=store, make=FastPromises).records
+    assert {record.family for record in known if record.measurement} == {"fast", "row"}
+    worker.outcomes = {i: "runtime" for i in range(100)}
+    takes(worker, monkeypatch, run=0.12)
+    again = tune(PROBLEM, "cuda", TuneOptions(Budget.parse("1s")), store=store, make=FastPromises)
+    assert again.resumed == 9 and again.searched_s <= 1.0, "once more as long were it hopeful"
 
 
 class LateAhead(FakeAhead):
@@ -755,7 +772,7 @@ def test_a_family_that_the_budget_left_untried_has_not_raced(
 
     assert search("2trials", "column") == (["column"] * 2, ("column",))
     assert search("1trials") == (["row"], ("row", "column", "snail"))
-    assert search("2trials") == (["spiral", "row"], tuple(promises))
+    assert search("2trials") == (["spiral"] * 2, tuple(promises))
     assert search("all", "row", "snail")[1] == ("row", "snail")
 
 
