@@ -382,6 +382,32 @@ def test_a_family_that_promises_much_has_a_right_trial_before_a_search_ends(
         assert ("fast" in right) == found and right.count("fast") <= 1
 
 
+def test_what_an_earlier_search_measured_is_not_waited_for(
+    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A family that promises much, of which it had configs right, all of them slow, is no hope."""
+
+    class Promises(RowStrategy):
+        def __init__(self, name: str, family: Family, *how: Any) -> None:
+            super().__init__(name, family, *how)
+            self.name = family.name
+            self._rest = iter(range(100) if self.name == "row" else range(6))
+
+        def propose(self, count: int) -> list[Config]:
+            return [Config(self.name, config.items) for config in super().propose(count)]
+
+        def promise_us(self) -> float:
+            return 10.0 if self.name == "fast" else 40.0
+
+    monkeypatch.setattr(kernels, "FAMILIES", (type("Fast", (Row,), {"name": "fast"})(), Row()))
+    store, wanted = MemoryStore(), TuneOptions(Budget.parse("20trials"))
+    first = tune(PROBLEM, "cuda", wanted, store=store, make=Promises)
+    assert {record.family for record in first.records} == {"fast", "row"}
+    takes(worker, monkeypatch, run=0.12)
+    again = tune(PROBLEM, "cuda", TuneOptions(Budget.parse("1s")), store=store, make=Promises)
+    assert again.resumed == 20 and again.records and again.searched_s < 1.0
+
+
 class LateAhead(FakeAhead):
     """Compiles what has been submitted after a while: the first last, all of it at the same moment."""
 
@@ -701,7 +727,7 @@ def test_a_family_that_the_budget_left_untried_has_not_raced(
 
     assert search("2trials", "column") == (["column"] * 2, ("column",))
     assert search("1trials") == (["row"], ("row", "column", "snail"))
-    assert search("2trials") == (["spiral", "row"], tuple(promises))
+    assert search("2trials") == (["spiral"] * 2, tuple(promises))
     assert search("all", "row", "snail")[1] == ("row", "snail")
 
 

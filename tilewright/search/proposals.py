@@ -74,8 +74,8 @@ class _Racer:
 
     def tell(self, record: Record) -> None:
         """Learn an outcome, of whatever family."""
-        if record.family == self.family and record.measurement:
-            self._measured_us = min(self._measured_us, record.measurement.cold_us)
+        if record.family == self.family:
+            self._measured_us = min(self._measured_us, record.cold_us)
         self.strategy.tell(record)
 
 

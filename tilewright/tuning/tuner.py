@@ -176,12 +176,11 @@ class _Run:
             for family in self.families.values()
         ]
         known = self.outcomes.resume()
-        for record in known:
-            for strategy in strategies:
-                strategy.tell(record)
         self.say(Started(self.problem, self.device, self.wanted.strategy, self.budget, len(known)))
         hints, untried = self.outcomes.hints(), self.outcomes.untried if known else ()
         self.proposals = Proposals(strategies, self.outcomes.wants, list(self.families), hints, untried)
+        for record in known:
+            self.proposals.tell(record)
         return len(known)
 
     def _prepare(self) -> None:
