@@ -77,7 +77,7 @@ class BudgetClock:
         """
         grace = self.budget.seconds if hopeful else 0.0
         if not found:
-            grace = max(_GRACE_S, self.budget.seconds) + self.ready_s
+            grace = max(_GRACE_S, self.budget.seconds)
         return self.search_s + grace - self.elapsed_s
 
     def over(self, found: bool, hopeful: bool = False) -> bool:
