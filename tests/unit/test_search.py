@@ -390,6 +390,25 @@ def test_what_promises_most_so_far_may_be_compiled_while_the_others_look() -> No
     assert Proposals([Promising("odd", math.inf)], lambda config: True).look(2) == []
 
 
+def test_a_family_waits_for_faster_ones_so_long_and_no_longer() -> None:
+    strategies = [Promising("odd", math.inf), Promising("slow", 40.0), Promising("fast", 10.0)]
+    names = ["odd", "slow", "fast"]
+
+    def order(proposals: Proposals) -> list[str]:
+        return sorted(names, key=lambda name: proposals.best_us(Config(name, ())))
+
+    for untried, waits in ((), True), (("slow",), False):
+        proposals = Proposals(list(strategies), lambda config: True, names, untried=untried)
+        while not proposals.looked:
+            proposals.look(0)
+        assert order(proposals) == ["odd", *(["fast", "slow"] if waits else ["slow", "fast"])], untried
+        for place in range(30):
+            proposals.tell(outcome(Config("fast", row(place).items), 10.0))
+        assert order(proposals) == ["odd", "slow", "fast"], "its first trial is due"
+        proposals.tell(outcome(Config("slow", row(0).items), 40.0))
+        assert order(proposals) == ["odd", "fast", "slow"]
+
+
 def test_a_family_that_promises_much_is_hopeful_until_it_is_measured() -> None:
     strategies = [Promising("slow", 20.0), Promising("fast", 10.0)]
     proposals = Proposals(list(strategies), lambda config: True, ["slow", "fast"])

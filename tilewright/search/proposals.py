@@ -48,6 +48,7 @@ MakeStrategy = Callable[[str, Family, Problem, Device, int], Strategy]
 
 FAR = 5.0  # a family whose best is so many times slower is asked only when the others have nothing more
 UNPROVEN = 0.8  # of the best time: a family that promises less, of which nothing was right, is waited for
+PATIENCE = 30  # trials of others that a family's first waits for at most
 LAGGING = 4  # power of a family's best time, over the best of all, that cuts its share of the proposals
 
 
@@ -56,6 +57,7 @@ class _Racer:
 
     def __init__(self, strategy: Strategy, family: str) -> None:
         self.strategy, self.family = strategy, family
+        self.tried = False
         self._measured_us = math.inf
 
     @cached_property
@@ -75,6 +77,7 @@ class _Racer:
     def tell(self, record: Record) -> None:
         """Learn an outcome, of whatever family."""
         if record.family == self.family:
+            self.tried = True
             self._measured_us = min(self._measured_us, record.cold_us)
         self.strategy.tell(record)
 
@@ -106,6 +109,7 @@ class Proposals:
         self._ahead = 0  # by how many what won elsewhere is ahead of proposals
         self._untried, self.due = set(untried), set(names)
         self._given: set[str] = set()  # families of which configs were proposed
+        self._told = 0  # outcomes
 
     def next(self, count: int) -> list[Config]:
         """Return at most ``count`` new configs that are wanted; none when there are no more."""
@@ -172,12 +176,19 @@ class Proposals:
         return not self.looked or any(promising)
 
     def best_us(self, config: Config) -> float:
-        """Return the best time of a config's family, measured or expected; 0 until that has been looked at.
+        """Return the best time of a config's family, measured or expected; 0 if it waits for no other.
 
-        So what won elsewhere need not wait for its family's strategy to look.
+        So do what won elsewhere, until its family's strategy has looked, what nothing is expected of, and the
+        first of a family that an earlier search left untried, or that has waited for PATIENCE trials.
         """
         racers = (racer for racer in self._racers if racer.family == config.family)
-        return max((0.0 if racer in self._unseen else racer.best_us for racer in racers), default=0.0)
+        return max((racer.best_us for racer in racers if self._waits(racer)), default=0.0)
+
+    def _waits(self, racer: _Racer) -> bool:
+        """Whether a family's configs are tried after those of faster ones."""
+        turn = racer.family in self._untried or self._told >= PATIENCE
+        first = turn and not racer.tried and racer.family in self.due
+        return not first and racer not in self._unseen and racer.best_us < math.inf
 
     def gain(self) -> float:
         """Return the largest gain that any strategy expects of what it proposed last."""
@@ -185,6 +196,7 @@ class Proposals:
 
     def tell(self, record: Record) -> None:
         """Pass an outcome on to every strategy."""
+        self._told += 1
         for racer in self._racers:
             racer.tell(record)
 
