@@ -390,6 +390,15 @@ def test_what_promises_most_so_far_may_be_compiled_while_the_others_look() -> No
     assert Proposals([Promising("odd", math.inf)], lambda config: True).look(2) == []
 
 
+def test_what_a_strategy_proposed_first_is_not_proposed_again_as_a_winner() -> None:
+    won = [row(i) for i in (50, 0, 1, 51)]
+    proposals = Proposals([RowStrategy("all", Row(), PROBLEM, DEVICE)], lambda config: True, ["row"], won)
+    found = [*proposals.first(1), *proposals.look(2)]
+    while batch := proposals.next(4):
+        found += batch
+    assert len(found) == len(set(found)) == 100 and found[0] == row(50)
+
+
 def test_a_family_waits_for_faster_ones_so_long_and_no_longer() -> None:
     strategies = [Promising("odd", math.inf), Promising("slow", 40.0), Promising("fast", 10.0)]
     names = ["odd", "slow", "fast"]

@@ -141,7 +141,8 @@ class Proposals:
     def first(self, count: int) -> list[Config]:
         """Return at most ``count`` configs that won elsewhere."""
         count = max(0, count)
-        found, self._first = self._first[:count], self._first[count:]
+        left = [config for config in self._first if str(config) not in self._seen]
+        found, self._first = left[:count], left[count:]
         self._ahead += len(found)
         self._seen.update(str(config) for config in found)
         return found
