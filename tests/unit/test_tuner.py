@@ -317,6 +317,26 @@ def test_what_won_elsewhere_is_tried_before_a_strategy_thinks(
     assert worker.runs[:2] == [60, 61] and tried[0] == 2
 
 
+def test_with_a_budget_of_trials_strategies_look_before_any_trial(
+    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they are told changes what they see: another search, slower or faster, sees the same."""
+    done, tried = MemoryStore(), []
+
+    class Looks(RowStrategy):
+        def promise_us(self) -> float:
+            time.sleep(0.05)  # meanwhile what won elsewhere has compiled
+            tried.append(len(worker.runs))
+            return 10.0
+
+    monkeypatch.setattr(kernels, "FAMILIES", (Row(), type("Other", (Row,), {"name": "other"})()))
+    go("30trials", store=done)
+    worker.runs.clear()
+    store = MemoryStore([replace(done.kept[5], config=str(row(i))) for i in (60, 61)])
+    tune(PROBLEM, "cuda", TuneOptions(Budget.parse("30trials")), store=store, make=Looks)
+    assert tried == [0, 0] and worker.runs[:2] == [60, 61]
+
+
 @pytest.mark.parametrize(("budget", "ahead"), (("600s", [*range(8)]), ("30trials", [])))
 def test_a_gpu_compiles_what_one_family_promises_while_others_are_looked_at(
     budget: str, ahead: list[int], worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch

@@ -207,6 +207,8 @@ class _Run:
         portion = max(1, size // (8 if self.gpu else 2))
         try:
             flying.submit(proposals.first(min(max(2, size // 2), self._room())))
+            while counted and self._room(flying) and not proposals.looked:
+                proposals.look(0)  # what a strategy sees would hang on which trials come before
             while not self._over and (flying or not self.ahead.closed):
                 if ready.done() and (compiled := flying.take()):
                     ready.result()
