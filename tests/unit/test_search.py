@@ -431,6 +431,20 @@ def test_a_family_that_promises_much_is_hopeful_until_it_is_measured() -> None:
     assert not proposals.hopeful(13.0)
 
 
+def test_a_family_that_is_used_up_is_no_longer_hopeful() -> None:
+    short = Promising("fast", 10.0)
+    short._rest = iter(range(2))
+    proposals = Proposals([Promising("slow", 20.0), short], lambda config: True, ["slow", "fast"])
+    assert not [proposals.look(0), proposals.look(0)][1]
+    proposals.tell(outcome(Config("slow", row(90).items), 20.0))
+    found = [config for config in proposals.next(8) if config.family == "fast"]
+    assert len(found) == 2
+    for config in found:
+        assert proposals.hopeful(20.0), "one is not tried yet"
+        proposals.tell(outcome(config, None))
+    assert not proposals.hopeful(20.0)
+
+
 def test_a_family_that_promises_nothing_gets_an_equal_share() -> None:
     strategies = [Promising("odd", math.inf), Promising("fast", 10.0)]
     proposals = Proposals(list(strategies), lambda config: True, ["odd", "fast"])

@@ -57,7 +57,7 @@ class _Racer:
 
     def __init__(self, strategy: Strategy, family: str) -> None:
         self.strategy, self.family = strategy, family
-        self.tried = False
+        self.tried = self.spent = False  # anything was; it had nothing more to propose
         self._measured_us = math.inf
 
     @cached_property
@@ -110,6 +110,7 @@ class Proposals:
         self._untried, self.due = set(untried), set(names)
         self._given: set[str] = set()  # families of which configs were proposed
         self._told = 0  # outcomes
+        self._waiting: dict[str, str] = {}  # families of configs that were proposed and not tried yet
 
     def next(self, count: int) -> list[Config]:
         """Return at most ``count`` new configs that are wanted; none when there are no more."""
@@ -130,6 +131,7 @@ class Proposals:
             self.due -= {racer.family for racer in asking} - {racer.family for racer, _ in turns}
             for racer, share in turns:
                 proposed = racer.strategy.propose(min(share, count - len(found)))
+                racer.spent = not proposed
                 if not proposed:
                     asking.remove(racer)
                     self.due -= {racer.family} - self._given
@@ -168,13 +170,15 @@ class Proposals:
         """Return what is new, and wanted."""
         new = [c for c in proposed if str(c) not in self._seen and self._wanted(c)]
         self._given |= {c.family for c in new}
+        self._waiting |= {str(c): c.family for c in new}
         self._seen.update(str(c) for c in proposed)
         return new
 
     def hopeful(self, best_us: float) -> bool:
-        """Return whether a family promises much less, or may, of which nothing was right yet."""
-        promising = (racer.best_us < UNPROVEN * best_us for racer in self._racers if not racer.measured)
-        return not self.looked or any(promising)
+        """Return whether a family promises much less, or may, of which nothing was right yet, but may be."""
+        waiting = set(self._waiting.values())
+        unproven = [r for r in self._racers if not r.measured and (not r.spent or r.family in waiting)]
+        return not self.looked or any(racer.best_us < UNPROVEN * best_us for racer in unproven)
 
     def best_us(self, config: Config) -> float:
         """Return the best time of a config's family, measured or expected; 0 if it waits for no other.
@@ -198,6 +202,7 @@ class Proposals:
     def tell(self, record: Record) -> None:
         """Pass an outcome on to every strategy."""
         self._told += 1
+        self._waiting.pop(record.config, None)
         for racer in self._racers:
             racer.tell(record)
 
