@@ -314,24 +314,31 @@ def test_a_replayed_search_keeps_to_what_is_given() -> None:
 
 
 class TwoKinds(Row):
-    """Of one kind all are good, of the other only what is far from where most are."""
+    """Of one kind all are good, of the other only what is far from where most, and the others' best, are."""
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         steps = tuple(range(31))
         kind = Param("kind", (0, 1), "how", names=("even", "steep"))
-        return (kind, *(Param(name, steps, "steps") for name in ("i", "j", "k")))
+        meet = Param("meet", (0, 1), "where shares meet", names=("here", "there"))
+        return (kind, *(Param(name, steps, "steps") for name in ("i", "j", "k")), meet)
 
 
-def test_the_best_of_each_kind_is_climbed_from(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pins", (None, {"meet": 0}))
+def test_the_best_of_each_kind_is_climbed_from(
+    pins: dict[str, int | tuple[int, ...]] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is pinned comes first in a space, and is no choice."""
+
     def estimate(family: Any, problem: Any, device: Any, config: Config) -> Any:
         steps = config["i"] + config["j"] + config["k"]
-        return SimpleNamespace(total_us=290.0 - 3.0 * steps if config["kind"] else 30.0 - 0.05 * steps)
+        return SimpleNamespace(total_us=285.0 - 3.0 * steps if config["kind"] else 17.0 + 0.05 * steps)
 
     monkeypatch.setattr(search.model, "estimate", estimate)
     for seed in range(3):
-        looked = search.ModelRanking(TwoKinds(), PROBLEM, DEVICE, random.Random(seed), None, Experience())
+        rng, known = random.Random(seed), Experience()
+        looked = search.ModelRanking(TwoKinds(), PROBLEM, DEVICE, rng, None, known, pins)
         looked.deepen()
-        assert looked.order()[0]["kind"] == 1, "20 at best; of the other kind 25.5"
+        assert looked.order()[0]["kind"] == 1, "15 at best; of the other kind 17"
 
 
 def test_a_foretaste_is_of_what_was_looked_at_for_the_promise() -> None:
