@@ -402,6 +402,28 @@ def test_a_family_that_promises_much_has_a_right_trial_before_a_search_ends(
         assert ("fast" in right) == found and right.count("fast") <= 1
 
 
+def test_a_cpu_goes_on_compiling_until_something_is_right(
+    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is used up, and of a batch one has compiled before the others."""
+
+    class Staggered(FakeAhead):
+        def submit(self, configs: list[Config]) -> list[object]:
+            futures = super().submit(configs[:1])
+            for config in configs[1:]:
+                futures.append(Future())
+                threading.Timer(0.05, self._done, (futures[-1], config)).start()
+            return futures
+
+    monkeypatch.setattr(tuner, "CompileAhead", Staggered)
+    monkeypatch.setattr(tuner, "cores", lambda: 2)
+    monkeypatch.setattr(worker, "device", replace(FakeWorker.device, kind=Kind.CPU))
+    worker.outcomes = {i: "correctness" for i in range(6)}
+    takes(worker, monkeypatch, run=0.5)
+    result = go("1s")
+    assert result.best and result.best.config == str(row(6)) and len(result.records) >= 7
+
+
 def test_what_an_earlier_search_measured_is_not_waited_for(
     worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:

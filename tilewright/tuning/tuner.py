@@ -273,7 +273,7 @@ class _Run:
         """Seconds left to search, without end before a first trial; with some compiled, to compile more."""
         if not (self.records or compiled):
             return math.inf
-        return self.spending.left_s(compiled > 0 or self.outcomes.found, self._hopeful)
+        return self.spending.left_s(not self.records or self.outcomes.found, self._hopeful)
 
     def _try_one(self, config: Config, compiled: Compiled) -> None:
         """Try a config, and tell all what came of it."""
