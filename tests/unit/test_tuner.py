@@ -337,11 +337,15 @@ def test_with_a_budget_of_trials_strategies_look_before_any_trial(
     assert tried == [0, 0] and worker.runs[:2] == [60, 61]
 
 
-@pytest.mark.parametrize(("budget", "ahead"), (("600s", [*range(8)]), ("30trials", [])))
+@pytest.mark.parametrize(
+    ("budget", "cores", "ahead"),
+    (("600s", 16, [*range(8)]), ("600s", 64, [*range(8)]), ("600s", 4, [0, 1]), ("30trials", 16, [])),
+)
 def test_a_gpu_compiles_what_one_family_promises_while_others_are_looked_at(
-    budget: str, ahead: list[int], worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+    budget: str, cores: int, ahead: list[int], worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a budget of trials the same is tried however long that takes."""
+    """Few where there are few compilers, which others will want; with a budget of trials the same is tried
+    however long that takes."""
     seen: list[str] = []  # the families looked at, and the configs that were compiled
 
     class Other(Row):
@@ -361,6 +365,7 @@ def test_a_gpu_compiles_what_one_family_promises_while_others_are_looked_at(
             seen.append(self.name)
             return 10.0 if self.name == "row" else 20.0
 
+    monkeypatch.setattr(tuner, "cores", lambda: cores)
     monkeypatch.setattr(tuner, "CompileAhead", Noted)
     monkeypatch.setattr(kernels, "FAMILIES", (Other(), Row()))
     tune(PROBLEM, "cuda", TuneOptions(Budget.parse(budget)), make=Promises)
@@ -394,6 +399,7 @@ def test_a_family_that_promises_much_has_a_right_trial_before_a_search_ends(
             return 10.0 if self.name == "fast" else 40.0
 
     takes(worker, monkeypatch, run=0.12)
+    monkeypatch.setattr(tuner, "cores", lambda: 16)
     monkeypatch.setattr(tuner, "CompileAhead", Spilling)
     for families, found in (((Fast(), Row()), True), ((Row(),), False)):
         monkeypatch.setattr(kernels, "FAMILIES", families)

@@ -201,6 +201,7 @@ class _Run:
         """
         proposals, counted = self.proposals, self.budget.trials is not None
         keen = self.gpu and not counted
+        foretaste = min(_FORETASTE, size // 4) if keen else 0  # for half the compilers
         first = None if counted else proposals.best_us
         flying = InFlight(self.ahead, first, together=not self.gpu)
         most = size if keen else 1  # in flight where no more are asked for
@@ -214,7 +215,7 @@ class _Run:
                     ready.result()
                     self._try_one(*compiled)
                 elif not (proposals.looked or self.ahead.closed):
-                    flying.submit(proposals.look(_FORETASTE if keen else 0))
+                    flying.submit(proposals.look(foretaste))
                 elif self.ahead.closed or len(flying) >= most:
                     self._await(flying, ready)
                 elif batch := self._propose(portion, flying):
