@@ -70,6 +70,15 @@ def test_a_third_is_for_trials_however_late_the_first(clock: list[float]) -> Non
     assert in_time.search_s == pytest.approx(3.0 - in_time.reserve_s)
 
 
+def test_references_that_took_long_are_not_counted_twice(clock: list[float]) -> None:
+    """Where nothing is right there is as much time after them as after quick ones."""
+    spent = BudgetClock(Budget(seconds=15.0), gpu=True)
+    clock[0] += 60.0
+    spent.prepared(60.0)
+    spent.begin_trial()
+    assert spent.left_s(found=False) == pytest.approx(15.0 / 3 + 15.0)
+
+
 def test_what_promises_much_is_waited_for_once_more(clock: list[float]) -> None:
     spent = BudgetClock(Budget(seconds=10.0), gpu=True)
     clock[0] += 12.0

@@ -314,24 +314,31 @@ def test_a_replayed_search_keeps_to_what_is_given() -> None:
 
 
 class TwoKinds(Row):
-    """Of one kind all are good, of the other only what is far from where most are."""
+    """Of one kind all are good, of the other only what is far from where most, and the others' best, are."""
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         steps = tuple(range(31))
         kind = Param("kind", (0, 1), "how", names=("even", "steep"))
-        return (kind, *(Param(name, steps, "steps") for name in ("i", "j", "k")))
+        meet = Param("meet", (0, 1), "where shares meet", names=("here", "there"))
+        return (kind, *(Param(name, steps, "steps") for name in ("i", "j", "k")), meet)
 
 
-def test_the_best_of_each_kind_is_climbed_from(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pins", (None, {"meet": 0}))
+def test_the_best_of_each_kind_is_climbed_from(
+    pins: dict[str, int | tuple[int, ...]] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is pinned comes first in a space, and is no choice."""
+
     def estimate(family: Any, problem: Any, device: Any, config: Config) -> Any:
         steps = config["i"] + config["j"] + config["k"]
-        return SimpleNamespace(total_us=290.0 - 3.0 * steps if config["kind"] else 30.0 - 0.05 * steps)
+        return SimpleNamespace(total_us=285.0 - 3.0 * steps if config["kind"] else 17.0 + 0.05 * steps)
 
     monkeypatch.setattr(search.model, "estimate", estimate)
     for seed in range(3):
-        looked = search.ModelRanking(TwoKinds(), PROBLEM, DEVICE, random.Random(seed), None, Experience())
+        rng, known = random.Random(seed), Experience()
+        looked = search.ModelRanking(TwoKinds(), PROBLEM, DEVICE, rng, None, known, pins)
         looked.deepen()
-        assert looked.order()[0]["kind"] == 1, "20 at best; of the other kind 25.5"
+        assert looked.order()[0]["kind"] == 1, "15 at best; of the other kind 17"
 
 
 def test_a_foretaste_is_of_what_was_looked_at_for_the_promise() -> None:
@@ -390,6 +397,34 @@ def test_what_promises_most_so_far_may_be_compiled_while_the_others_look() -> No
     assert Proposals([Promising("odd", math.inf)], lambda config: True).look(2) == []
 
 
+def test_what_a_strategy_proposed_first_is_not_proposed_again_as_a_winner() -> None:
+    won = [row(i) for i in (50, 0, 1, 51)]
+    proposals = Proposals([RowStrategy("all", Row(), PROBLEM, DEVICE)], lambda config: True, ["row"], won)
+    found = [*proposals.first(1), *proposals.look(2)]
+    while batch := proposals.next(4):
+        found += batch
+    assert len(found) == len(set(found)) == 100 and found[0] == row(50)
+
+
+def test_a_family_waits_for_faster_ones_so_long_and_no_longer() -> None:
+    strategies = [Promising("odd", math.inf), Promising("slow", 40.0), Promising("fast", 10.0)]
+    names = ["odd", "slow", "fast"]
+
+    def order(proposals: Proposals) -> list[str]:
+        return sorted(names, key=lambda name: proposals.best_us(Config(name, ())))
+
+    for untried, waits in ((), True), (("slow",), False):
+        proposals = Proposals(list(strategies), lambda config: True, names, untried=untried)
+        while not proposals.looked:
+            proposals.look(0)
+        assert order(proposals) == ["odd", *(["fast", "slow"] if waits else ["slow", "fast"])], untried
+        for place in range(30):
+            proposals.tell(outcome(Config("fast", row(place).items), 10.0))
+        assert order(proposals) == ["odd", "slow", "fast"], "its first trial is due"
+        proposals.tell(outcome(Config("slow", row(0).items), 40.0))
+        assert order(proposals) == ["odd", "fast", "slow"]
+
+
 def test_a_family_that_promises_much_is_hopeful_until_it_is_measured() -> None:
     strategies = [Promising("slow", 20.0), Promising("fast", 10.0)]
     proposals = Proposals(list(strategies), lambda config: True, ["slow", "fast"])
@@ -401,6 +436,20 @@ def test_a_family_that_promises_much_is_hopeful_until_it_is_measured() -> None:
     assert proposals.hopeful(13.0), "what failed is no measure of what it promises"
     proposals.tell(outcome(Config("fast", row(1).items), 14.0))
     assert not proposals.hopeful(13.0)
+
+
+def test_a_family_that_is_used_up_is_no_longer_hopeful() -> None:
+    short = Promising("fast", 10.0)
+    short._rest = iter(range(2))
+    proposals = Proposals([Promising("slow", 20.0), short], lambda config: True, ["slow", "fast"])
+    assert not [proposals.look(0), proposals.look(0)][1]
+    proposals.tell(outcome(Config("slow", row(90).items), 20.0))
+    found = [config for config in proposals.next(8) if config.family == "fast"]
+    assert len(found) == 2
+    for config in found:
+        assert proposals.hopeful(20.0), "one is not tried yet"
+        proposals.tell(outcome(config, None))
+    assert not proposals.hopeful(20.0)
 
 
 def test_a_family_that_promises_nothing_gets_an_equal_share() -> None:

@@ -371,11 +371,35 @@ def test_what_won_elsewhere_is_tried_before_a_strategy_thinks(
     assert worker.runs[:2] == [60, 61] and tried[0] == 2
 
 
-@pytest.mark.parametrize(("budget", "ahead"), (("600s", [*range(8)]), ("30trials", [])))
-def test_a_gpu_compiles_what_one_family_promises_while_others_are_looked_at(
-    budget: str, ahead: list[int], worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+def test_with_a_budget_of_trials_strategies_look_before_any_trial(
+    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a budget of trials the same is tried however long that takes."""
+    """What they are told changes what they see: another search, slower or faster, sees the same."""
+    done, tried = MemoryStore(), []
+
+    class Looks(RowStrategy):
+        def promise_us(self) -> float:
+            time.sleep(0.05)  # meanwhile what won elsewhere has compiled
+            tried.append(len(worker.runs))
+            return 10.0
+
+    monkeypatch.setattr(kernels, "FAMILIES", (Row(), type("Other", (Row,), {"name": "other"})()))
+    go("30trials", store=done)
+    worker.runs.clear()
+    store = MemoryStore([replace(done.kept[5], config=str(row(i))) for i in (60, 61)])
+    tune(PROBLEM, "cuda", TuneOptions(Budget.parse("30trials")), store=store, make=Looks)
+    assert tried == [0, 0] and worker.runs[:2] == [60, 61]
+
+
+@pytest.mark.parametrize(
+    ("budget", "cores", "ahead"),
+    (("600s", 16, [*range(8)]), ("600s", 64, [*range(8)]), ("600s", 4, [0, 1]), ("30trials", 16, [])),
+)
+def test_a_gpu_compiles_what_one_family_promises_while_others_are_looked_at(
+    budget: str, cores: int, ahead: list[int], worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few where there are few compilers, which others will want; with a budget of trials the same is tried
+    however long that takes."""
     seen: list[str] = []  # the families looked at, and the configs that were compiled
 
     class Other(Row):
@@ -395,6 +419,7 @@ def test_a_gpu_compiles_what_one_family_promises_while_others_are_looked_at(
             seen.append(self.name)
             return 10.0 if self.name == "row" else 20.0
 
+    monkeypatch.setattr(tuner, "cores", lambda: cores)
     monkeypatch.setattr(tuner, "CompileAhead", Noted)
     monkeypatch.setattr(kernels, "FAMILIES", (Other(), Row()))
     tune(PROBLEM, "cuda", TuneOptions(Budget.parse(budget)), make=Promises)
@@ -432,6 +457,7 @@ def test_a_family_that_promises_much_has_a_right_trial_before_a_search_ends(
             return future
 
     takes(worker, monkeypatch, run=0.12)
+    monkeypatch.setattr(tuner, "cores", lambda: 16)
     monkeypatch.setattr(tuner, "CompileAhead", Spilling)
     for families, found in (((Fast(), Row()), True), ((Row(),), False)):
         monkeypatch.setattr(kernels, "FAMILIES", families)
@@ -440,17 +466,45 @@ def test_a_family_that_promises_much_has_a_right_trial_before_a_search_ends(
         assert ("fast" in right) == found and right.count("fast") <= 1
 
 
-def test_what_an_earlier_search_measured_is_no_promise_any_more(
+def test_a_cpu_goes_on_compiling_until_something_is_right(
     worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The time is used up, and of a batch one has compiled before the others."""
+
+    class Staggered(FakeAhead):
+        def submit(self, configs: list[Config]) -> list[object]:
+            futures = super().submit(configs[:1])
+            for config in configs[1:]:
+                futures.append(Future())
+                threading.Timer(0.05, self._done, (futures[-1], config)).start()
+            return futures
+
+    monkeypatch.setattr(tuner, "CompileAhead", Staggered)
+    monkeypatch.setattr(tuner, "cores", lambda: 2)
+    monkeypatch.setattr(worker, "device", replace(FakeWorker.device, kind=Kind.CPU))
+    worker.outcomes = {i: "correctness" for i in range(6)}
+    takes(worker, monkeypatch, run=0.5)
+    result = go("1s")
+    assert result.best and result.best.config == str(row(6)) and len(result.records) >= 7
+
+
+def test_what_an_earlier_search_measured_is_not_waited_for(
+    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A family that promises much, of which it had configs right, all of them slow, is no hope."""
+
+    class Promises(FastPromises):
+        def __init__(self, name: str, family: Family, *how: Any) -> None:
+            super().__init__(name, family, *how)
+            self._rest = iter(range(100) if self.name == "row" else range(6))
+
     monkeypatch.setattr(kernels, "FAMILIES", (Fast(), Row()))
-    store, wanted = MemoryStore(), TuneOptions(Budget.parse("9trials"))
-    known = tune(PROBLEM, "cuda", wanted, store=store, make=FastPromises).records
-    assert {record.family for record in known if record.measurement} == {"fast", "row"}
-    worker.outcomes = {i: "runtime" for i in range(100)}
+    store, wanted = MemoryStore(), TuneOptions(Budget.parse("20trials"))
+    first = tune(PROBLEM, "cuda", wanted, store=store, make=Promises)
+    assert {record.family for record in first.records} == {"fast", "row"}
     takes(worker, monkeypatch, run=0.12)
-    again = tune(PROBLEM, "cuda", TuneOptions(Budget.parse("1s")), store=store, make=FastPromises)
-    assert again.resumed == 9 and again.searched_s <= 1.0, "once more as long were it hopeful"
+    again = tune(PROBLEM, "cuda", TuneOptions(Budget.parse("1s")), store=store, make=Promises)
+    assert again.resumed == 20 and again.records and again.searched_s < 1.0
 
 
 class LateAhead(FakeAhead):

@@ -48,6 +48,7 @@ MakeStrategy = Callable[[str, Family, Problem, Device, int], Strategy]
 
 FAR = 5.0  # a family whose best is so many times slower is asked only when the others have nothing more
 UNPROVEN = 0.8  # of the best time: a family that promises less, of which nothing was right, is waited for
+PATIENCE = 30  # trials of others that a family's first waits for at most
 LAGGING = 4  # power of a family's best time, over the best of all, that cuts its share of the proposals
 
 
@@ -56,6 +57,7 @@ class _Racer:
 
     def __init__(self, strategy: Strategy, family: str) -> None:
         self.strategy, self.family = strategy, family
+        self.tried = self.spent = False  # anything was; it had nothing more to propose
         self._measured_us = math.inf
 
     @cached_property
@@ -74,8 +76,9 @@ class _Racer:
 
     def tell(self, record: Record) -> None:
         """Learn an outcome, of whatever family."""
-        if record.family == self.family and record.measurement:
-            self._measured_us = min(self._measured_us, record.measurement.cold_us)
+        if record.family == self.family:
+            self.tried = True
+            self._measured_us = min(self._measured_us, record.cold_us)
         self.strategy.tell(record)
 
 
@@ -106,6 +109,8 @@ class Proposals:
         self._ahead = 0  # by how many what won elsewhere is ahead of proposals
         self._untried, self.due = set(untried), set(names)
         self._given: set[str] = set()  # families of which configs were proposed
+        self._told = 0  # outcomes
+        self._waiting: dict[str, str] = {}  # families of configs that were proposed and not tried yet
 
     def next(self, count: int) -> list[Config]:
         """Return at most ``count`` new configs that are wanted; none when there are no more."""
@@ -126,6 +131,7 @@ class Proposals:
             self.due -= {racer.family for racer in asking} - {racer.family for racer, _ in turns}
             for racer, share in turns:
                 proposed = racer.strategy.propose(min(share, count - len(found)))
+                racer.spent = not proposed
                 if not proposed:
                     asking.remove(racer)
                     self.due -= {racer.family} - self._given
@@ -137,7 +143,8 @@ class Proposals:
     def first(self, count: int) -> list[Config]:
         """Return at most ``count`` configs that won elsewhere."""
         count = max(0, count)
-        found, self._first = self._first[:count], self._first[count:]
+        left = [config for config in self._first if str(config) not in self._seen]
+        found, self._first = left[:count], left[count:]
         self._ahead += len(found)
         self._seen.update(str(config) for config in found)
         return found
@@ -163,21 +170,30 @@ class Proposals:
         """Return what is new, and wanted."""
         new = [c for c in proposed if str(c) not in self._seen and self._wanted(c)]
         self._given |= {c.family for c in new}
+        self._waiting |= {str(c): c.family for c in new}
         self._seen.update(str(c) for c in proposed)
         return new
 
     def hopeful(self, best_us: float) -> bool:
-        """Return whether a family promises much less, or may, of which nothing was right yet."""
-        promising = (racer.best_us < UNPROVEN * best_us for racer in self._racers if not racer.measured)
-        return not self.looked or any(promising)
+        """Return whether a family promises much less, or may, of which nothing was right yet, but may be."""
+        waiting = set(self._waiting.values())
+        unproven = [r for r in self._racers if not r.measured and (not r.spent or r.family in waiting)]
+        return not self.looked or any(racer.best_us < UNPROVEN * best_us for racer in unproven)
 
     def best_us(self, config: Config) -> float:
-        """Return the best time of a config's family, measured or expected; 0 until that has been looked at.
+        """Return the best time of a config's family, measured or expected; 0 if it waits for no other.
 
-        So what won elsewhere need not wait for its family's strategy to look.
+        So do what won elsewhere, until its family's strategy has looked, what nothing is expected of, and the
+        first of a family that an earlier search left untried, or that has waited for PATIENCE trials.
         """
         racers = (racer for racer in self._racers if racer.family == config.family)
-        return max((0.0 if racer in self._unseen else racer.best_us for racer in racers), default=0.0)
+        return max((racer.best_us for racer in racers if self._waits(racer)), default=0.0)
+
+    def _waits(self, racer: _Racer) -> bool:
+        """Whether a family's configs are tried after those of faster ones."""
+        turn = racer.family in self._untried or self._told >= PATIENCE
+        first = turn and not racer.tried and racer.family in self.due
+        return not first and racer not in self._unseen and racer.best_us < math.inf
 
     def gain(self) -> float:
         """Return the largest gain that any strategy expects of what it proposed last."""
@@ -185,6 +201,8 @@ class Proposals:
 
     def tell(self, record: Record) -> None:
         """Pass an outcome on to every strategy."""
+        self._told += 1
+        self._waiting.pop(record.config, None)
         for racer in self._racers:
             racer.tell(record)
 

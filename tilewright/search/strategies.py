@@ -50,7 +50,7 @@ class ModelRanking:
         self._family, self._problem, self._device, self._among = family, problem, device, among
         self.space = Space(family, problem, device, pins)
         # The outermost choice among things that have names, such as the ways to read the input.
-        self._kind = next((param.name for param in self.space.params if param.names), None)
+        self._kind = next((param.name for param in self.space.params if len(param.names) > 1), None)
         self.seen: dict[Config, float] = {}
         self._experience = experience
         self._expanded: set[Config] = set()

@@ -49,7 +49,10 @@ class BudgetClock:
 
     @property
     def search_s(self) -> float:
-        """When the search must end so that the finalists can be compared in time; later if it began late."""
+        """When the search must end so that the finalists can be compared in time.
+
+        Later if its first trial was late: references that use up the budget are not in vain.
+        """
         in_time_s = self.budget.seconds - self.reserve_s
         if self.first_s is None:
             return in_time_s
@@ -72,12 +75,11 @@ class BudgetClock:
     def left_s(self, found: bool, hopeful: bool = False) -> float:
         """Seconds left to search; more of them while nothing is right, so that there is an answer.
 
-        These start with the first trial: references that use up the budget are not in vain. As many again as
-        the budget has where one is ``hopeful``: something much faster is to be expected.
+        As many again as the budget has where one is ``hopeful``: something much faster is to be expected.
         """
         grace = self.budget.seconds if hopeful else 0.0
         if not found:
-            grace = max(_GRACE_S, self.budget.seconds) + self.ready_s
+            grace = max(_GRACE_S, self.budget.seconds)
         return self.search_s + grace - self.elapsed_s
 
     def over(self, found: bool, hopeful: bool = False) -> bool:

@@ -202,18 +202,21 @@ class _Run:
         """
         proposals, counted = self.proposals, self.budget.trials is not None
         keen = self.gpu and not counted
+        foretaste = min(_FORETASTE, size // 4) if keen else 0  # for half the compilers
         first = None if counted else proposals.best_us
         flying = InFlight(self.ahead, first, together=not self.gpu)
         most = size if keen else 1  # in flight where no more are asked for
         portion = max(1, size // (8 if self.gpu else 2))
         try:
             flying.submit(proposals.first(min(max(2, size // 2), self._room())))
+            while counted and self._room(flying) and not proposals.looked:
+                proposals.look(0)  # what a strategy sees would hang on which trials come before
             while not self._over and (flying or not self.ahead.closed):
                 if ready.done() and (compiled := flying.take()):
                     ready.result()
                     self._try_one(*compiled)
                 elif not (proposals.looked or self.ahead.closed):
-                    flying.submit(proposals.look(_FORETASTE if keen else 0))
+                    flying.submit(proposals.look(foretaste))
                 elif self.ahead.closed or len(flying) >= most:
                     self._await(flying, ready)
                 elif batch := self._propose(portion, flying):
@@ -274,7 +277,7 @@ class _Run:
         """Seconds left to search, without end before a first trial; with some compiled, to compile more."""
         if not (self.records or compiled):
             return math.inf
-        return self.spending.left_s(compiled > 0 or self.outcomes.found, self._hopeful)
+        return self.spending.left_s(not self.records or self.outcomes.found, self._hopeful)
 
     def _try_one(self, config: Config, compiled: Compiled) -> None:
         """Try a config, and tell all what came of it."""
