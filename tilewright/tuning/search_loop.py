@@ -1,0 +1,178 @@
+"""The loop of a search: propose, compile ahead, try, and tell, until the budget or the space is used up."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Sized
+from concurrent.futures import Future
+from dataclasses import replace
+
+from tilewright.kernels.config import Config
+from tilewright.record import Record, Standing
+from tilewright.search.proposals import Proposals
+from tilewright.tuning.budget_clock import BudgetClock
+from tilewright.tuning.compile_ahead import CompileAhead, InFlight
+from tilewright.tuning.events import Progress, Tried
+from tilewright.tuning.outcomes import Outcomes
+from tilewright.tuning.protocol import Compiled
+from tilewright.tuning.worker import Worker
+
+TIME_USED, TRIALS_DONE = "the time was used up", "all trials done"  # the budget has ended the search
+_TRIAL_S = 0.4  # of one trial on a CPU
+_LATE_S = 2.0  # so long after its references a CPU waits for what promises most to compile
+_FORETASTE = 8  # configs of a family that promises most so far, compiled while the others are looked at
+# A search that expects less than this share of the best time to be gained, so many times on end, is over.
+ENOUGH, ENOUGH_TIMES = 0.001, 3
+
+
+class SearchLoop:
+    """One search.
+
+    Args:
+        worker: tries configs.
+        ahead: compiles them; it is closed at the end.
+        proposals: what to try.
+        outcomes: where what came of it goes.
+        clock: says when the budget is spent.
+        say: told each trial.
+
+    Attributes:
+        records: what came of each trial, in their order.
+    """
+
+    def __init__(
+        self, worker: Worker, ahead: CompileAhead, proposals: Proposals, outcomes: Outcomes,
+        clock: BudgetClock, say: Progress,
+    ) -> None:  # fmt: skip
+        self._worker, self._ahead, self._proposals = worker, ahead, proposals
+        self._outcomes, self._clock, self._say = outcomes, clock, say
+        self._budget, self._gpu = clock.budget, worker.device.is_gpu
+        self.records: list[Record] = []
+        self._idle = 0  # proposals on end that promised nothing, with a trial between any two
+        self._idle_since = 0  # trials before the last of them
+
+    def run(self, ready: Future[None], size: int) -> str:
+        """Try configs, at most ``size`` proposed at a time, and return why no more were tried.
+
+        A GPU tries what has compiled, whichever it is, while the others compile; a CPU must be quiet to be
+        measured. Compilers wait for the first proposals, so these are few, and on a GPU come from the first
+        strategies while the others still look. With a budget of trials all that is proposed is tried, in
+        order, before more is: another search proposes the same, however fast it is.
+        """
+        proposals, counted = self._proposals, self._budget.trials is not None
+        keen = self._gpu and not counted
+        foretaste = min(_FORETASTE, size // 4) if keen else 0  # for half the compilers
+        first = None if counted else proposals.best_us
+        flying = InFlight(self._ahead, first, together=not self._gpu)
+        most = size if keen else 1  # in flight where no more are asked for
+        portion = max(1, size // (8 if self._gpu else 2))
+        try:
+            flying.submit(proposals.first(min(max(2, size // 2), self._room())))
+            while counted and self._room(flying) and not proposals.looked:
+                proposals.look(0)  # what a strategy sees would hang on which trials come before
+            while not self._over and (flying or not self._ahead.closed):
+                if ready.done() and (compiled := flying.take()):
+                    ready.result()
+                    self._try_one(*compiled)
+                elif not (proposals.looked or self._ahead.closed):
+                    flying.submit(proposals.look(foretaste))
+                elif self._ahead.closed or len(flying) >= most:
+                    self._await(flying, ready)
+                elif batch := self._propose(portion, flying):
+                    if self._idle >= ENOUGH_TIMES:
+                        return f"no config is expected to be {ENOUGH:.1%} faster"
+                    flying.submit(batch)
+                    portion = min(2 * portion, size)
+                elif flying:
+                    self._await(flying, ready)
+                else:
+                    return "all configs tried" if self._room() > 0 else TRIALS_DONE
+            while flying.dropped and not (self._outcomes.found or self._over):  # the trial compiles
+                self._try_one(flying.dropped.pop(0), Compiled(None))
+            return TIME_USED
+        finally:
+            self._ahead.close()
+
+    def _await(self, flying: InFlight, ready: Future[None]) -> None:
+        """Wait until a config can be tried, or the time is over."""
+        ready.result()
+        if self._gpu:
+            left = self._left_s()
+            flying.wait(max(left, 0.0) if math.isfinite(left) else None)
+        else:
+            self._let_compile(flying)
+
+    def _propose(self, size: int, flying: InFlight) -> list[Config]:
+        """Ask for more configs, no more than the trials that are left."""
+        if self._budget.trials is None:
+            batch = self._proposals.next(size)
+            hopeless = math.isfinite(self._budget.seconds) and self._proposals.gain() < ENOUGH
+            if not hopeless:
+                self._idle = 0
+            elif not self._idle or len(self.records) > self._idle_since:  # a trial may have changed its mind
+                self._idle, self._idle_since = self._idle + 1, len(self.records)
+            return batch
+        return self._proposals.next(min(size, self._room(flying)))
+
+    def _room(self, flying: Sized = ()) -> int:
+        """How many trials are left."""
+        if self._budget.trials is None:
+            return sys.maxsize
+        return self._budget.trials - len(self.records) - len(flying)
+
+    @property
+    def _over(self) -> bool:
+        """Whether there is no time for another trial; there is for a first one, however long it compiles."""
+        return bool(self.records) and self._clock.over(self._outcomes.found, self._hopeful)
+
+    @property
+    def _hopeful(self) -> bool:
+        """Whether something much faster than the best so far is to be expected."""
+        return self._outcomes.found and self._proposals.hopeful(self._outcomes.best_us)
+
+    def _left_s(self, compiled: int = 0) -> float:
+        """Seconds left to search, without end before a first trial; with some compiled, to compile more."""
+        if not (self.records or compiled):
+            return math.inf
+        return self._clock.left_s(not self.records or self._outcomes.found, self._hopeful)
+
+    def _try_one(self, config: Config, compiled: Compiled) -> None:
+        """Try a config, and tell all what came of it."""
+        self._clock.begin_trial()
+        start = time.monotonic()
+        tried = self._try(config, compiled)
+        self._clock.trial_s = time.monotonic() - start
+        record = self._outcomes.keep(replace(tried, standing=Standing.TRIAL))
+        self.records.append(record)
+        self._proposals.tell(record)
+        best = self._outcomes.best_us if self._outcomes.found else None
+        trials = len(self.records)
+        self._say(Tried(record, trials, best, self._clock.elapsed_s, self._clock.share(trials)))
+
+    def _let_compile(self, flying: InFlight) -> None:
+        """Wait until all have compiled, or until there is just time to try those that have; then stop.
+
+        A CPU cannot be measured while it compiles. References that take all of a small budget leave just one
+        trial, and it is no matter of chance which.
+        """
+        while flying.compiling:
+            done = len(flying) - flying.compiling
+            left = self._left_s(compiled=done) - _TRIAL_S * done
+            if not (self.records or flying.first_compiled):
+                left = max(left, self._clock.ready_s + _LATE_S - self._clock.elapsed_s)
+            if left <= 0:
+                self._ahead.close()
+                return
+            flying.wait(min(left, 60.0))
+
+    def _try(self, config: Config, compiled: Compiled) -> Record:
+        """Return the outcome of one config."""
+        if compiled.outcome:
+            return Record(
+                problem=self._worker.job.problem, device=self._worker.device.key, family=config.family,
+                config=str(config), outcome=compiled.outcome, deterministic=False, reason=compiled.reason,
+                compile_s=compiled.compile_s, versions=self._worker.versions,
+            )  # fmt: skip
+        return replace(self._worker.run(config, self._outcomes.best_us), compile_s=compiled.compile_s)
