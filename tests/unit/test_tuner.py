@@ -18,7 +18,7 @@ from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreError
 from tilewright.kernels.family import Config, Family, Rule
 from tilewright.problem import Problem
 from tilewright.record import Measurement, Record, Standing
-from tilewright.tuning import tuner
+from tilewright.tuning import search_loop, tuner
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import choose
@@ -155,7 +155,7 @@ def test_a_cpu_whose_references_use_up_the_budget_tries_what_promises_most(
     threading.Timer(0.3, lambda: FirstIsLate.late.set_result(Compiled(None, "", 0.3))).start()
     assert Config.parse(go("1s").records[0].config)["i"] == 0
     FirstIsLate.late = Future()
-    monkeypatch.setattr(tuner, "_LATE_S", 0.0)
+    monkeypatch.setattr(search_loop, "_LATE_S", 0.0)
     assert Config.parse(go("1s").records[0].config)["i"] == 1
 
 
