@@ -53,11 +53,19 @@ LAGGING = 4  # power of a family's best time, over the best of all, that cuts it
 
 
 class _Racer:
-    """A family in the race for trials: its strategy, and its best time as far as that is known."""
+    """A family in the race for trials: its strategy, and its best time as far as that is known.
+
+    Attributes:
+        looked: whether its strategy has looked at it.
+        given, tried: whether anything of it was proposed, was tried.
+        spent: whether it had nothing more to propose.
+        waiting: configs that were proposed and not tried yet.
+    """
 
     def __init__(self, strategy: Strategy, family: str) -> None:
         self.strategy, self.family = strategy, family
-        self.tried = self.spent = False  # anything was; it had nothing more to propose
+        self.looked = self.given = self.tried = self.spent = False
+        self.waiting: set[str] = set()
         self._measured_us = math.inf
 
     @cached_property
@@ -74,8 +82,14 @@ class _Racer:
         """The best time measured; before there is one, what its strategy expected when it was first asked."""
         return self._measured_us if self.measured else self._expected_us
 
+    @property
+    def hopeless(self) -> bool:
+        """Whether nothing of it can be right any more that was not yet."""
+        return self.spent and not self.waiting
+
     def tell(self, record: Record) -> None:
         """Learn an outcome, of whatever family."""
+        self.waiting.discard(record.config)
         if record.family == self.family:
             self.tried = True
             self._measured_us = min(self._measured_us, record.cold_us)
@@ -101,16 +115,13 @@ class Proposals:
     ) -> None:  # fmt: skip
         names = families or [""] * len(strategies)
         self._racers = [_Racer(*pair) for pair in zip(strategies, names, strict=True)]
-        self._unseen = list(self._racers)  # have not looked; families for few layers are last
         self._promised_us = math.inf  # by any that has
         self._wanted = wanted
         self._seen: set[str] = set()
         self._first = [config for config in first if wanted(config)]
         self._ahead = 0  # by how many what won elsewhere is ahead of proposals
         self._untried, self.due = set(untried), set(names)
-        self._given: set[str] = set()  # families of which configs were proposed
         self._told = 0  # outcomes
-        self._waiting: dict[str, str] = {}  # families of configs that were proposed and not tried yet
 
     def next(self, count: int) -> list[Config]:
         """Return at most ``count`` new configs that are wanted; none when there are no more."""
@@ -124,8 +135,8 @@ class Proposals:
     def _ask(self, count: int) -> list[Config]:
         """Ask the strategies, round by round, until they have proposed ``count`` configs or have no more."""
         found: list[Config] = []
-        before = self._untried - self._given
-        asking = sorted(self._racers, key=lambda racer: (racer.family not in before, racer.best_us))
+        before = [racer for racer in self._racers if racer.family in self._untried and not racer.given]
+        asking = sorted(self._racers, key=lambda racer: (racer not in before, racer.best_us))
         while len(found) < count and asking:
             turns = _shares(asking, count - len(found))
             self.due -= {racer.family for racer in asking} - {racer.family for racer, _ in turns}
@@ -134,8 +145,9 @@ class Proposals:
                 racer.spent = not proposed
                 if not proposed:
                     asking.remove(racer)
-                    self.due -= {racer.family} - self._given
-                found += self._new(proposed)
+                    if not racer.given:
+                        self.due -= {racer.family}
+                found += self._new(racer, proposed)
                 if len(found) >= count:
                     break
         return found
@@ -152,32 +164,34 @@ class Proposals:
     @property
     def looked(self) -> bool:
         """Whether all strategies have looked at their families."""
-        return not self._unseen
+        return all(racer.looked for racer in self._racers)
 
     def look(self, count: int) -> list[Config]:
         """Have the next strategy look at its family; if none has promised as much, return some configs.
 
+        Families for few layers come last in the list, and first here.
+
         Args:
             count: how many at most.
         """
-        racer = self._unseen.pop()
+        racer = next(racer for racer in reversed(self._racers) if not racer.looked)
+        racer.looked = True
         if racer.best_us >= self._promised_us:
             return []
         self._promised_us = racer.best_us
-        return self._new(racer.strategy.foretaste(count)) if count else []
+        return self._new(racer, racer.strategy.foretaste(count)) if count else []
 
-    def _new(self, proposed: Sequence[Config]) -> list[Config]:
+    def _new(self, racer: _Racer, proposed: Sequence[Config]) -> list[Config]:
         """Return what is new, and wanted."""
         new = [c for c in proposed if str(c) not in self._seen and self._wanted(c)]
-        self._given |= {c.family for c in new}
-        self._waiting |= {str(c): c.family for c in new}
+        racer.given |= bool(new)
+        racer.waiting.update(map(str, new))
         self._seen.update(str(c) for c in proposed)
         return new
 
     def hopeful(self, best_us: float) -> bool:
         """Return whether a family promises much less, or may, of which nothing was right yet, but may be."""
-        waiting = set(self._waiting.values())
-        unproven = [r for r in self._racers if not r.measured and (not r.spent or r.family in waiting)]
+        unproven = (racer for racer in self._racers if not (racer.measured or racer.hopeless))
         return not self.looked or any(racer.best_us < UNPROVEN * best_us for racer in unproven)
 
     def best_us(self, config: Config) -> float:
@@ -193,7 +207,7 @@ class Proposals:
         """Whether a family's configs are tried after those of faster ones."""
         turn = racer.family in self._untried or self._told >= PATIENCE
         first = turn and not racer.tried and racer.family in self.due
-        return not first and racer not in self._unseen and racer.best_us < math.inf
+        return not first and racer.looked and racer.best_us < math.inf
 
     def gain(self) -> float:
         """Return the largest gain that any strategy expects of what it proposed last."""
@@ -202,7 +216,6 @@ class Proposals:
     def tell(self, record: Record) -> None:
         """Pass an outcome on to every strategy."""
         self._told += 1
-        self._waiting.pop(record.config, None)
         for racer in self._racers:
             racer.tell(record)
 
