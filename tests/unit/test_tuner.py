@@ -717,6 +717,22 @@ def test_what_is_over_15_percent_slower_is_no_finalist() -> None:
     assert choose(some, tried={r.config for r in some}) == some[:2]
 
 
+def test_the_best_of_two_other_families_are_finalists_unless_far_behind() -> None:
+    """A machine's speed drifts between the trials of one family and those of another."""
+    store = MemoryStore()
+    go("20trials", store=store)
+    measured = ((100.0, "a"), (150.0, "b"), (139.0, "c"), (140.1, "d"), (130.0, "e"), (101.0, "a"),
+                (120.0, "f"), (125.0, "f"), *((102.0 + i, "a") for i in range(4)))  # fmt: skip
+    some = [replace(store.kept[i], measurement=Measurement(us, 0.1, 50, us), family=family)
+            for i, (us, family) in enumerate(measured)]  # fmt: skip
+    chosen = choose(some, tried={r.config for r in some})
+    assert [(r.cold_us, r.family) for r in chosen[:5]] == [
+        (100.0, "a"), (101.0, "a"), (102.0, "a"), (103.0, "a"), (104.0, "a")]  # fmt: skip
+    assert [(r.cold_us, r.family) for r in chosen[5:]] == [(120.0, "f"), (130.0, "e")]
+    far = [r for r in some if r.family in "abd"]
+    assert {r.family for r in choose(far, tried={r.config for r in far})} == {"a"}
+
+
 def test_of_many_earlier_winners_two_take_part() -> None:
     store = MemoryStore()
     go("20trials", store=store)

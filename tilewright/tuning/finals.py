@@ -18,6 +18,7 @@ from tilewright.tuning.worker import Worker
 FINALISTS = 5
 KNOWN = 2  # of them, at most, are there for having won before
 NEAR = 1.15  # others are at most this many times slower than the best that was tried with them
+OTHERS, FAR = 2, 1.4  # so many more of other families, at most so much slower: a machine's speed drifts
 ROUNDS = 4  # of comparisons, should every finalist fail the full check
 _PATIENCE_S = 3.0  # for finalists whose times are noisy, where the budget has them
 
@@ -44,6 +45,8 @@ def decide(worker: Worker, outcomes: Outcomes, spending: BudgetClock, say: Progr
 def choose(records: Iterable[Record], tried: Container[str] = ()) -> list[Record]:
     """Return the records of the finalists: the best known before, what is fastest now, others known before.
 
+    Behind them the best of other families, since trials of these may have come when the machine was busier.
+
     Args:
         records: the newest of each config.
         tried: configs that this search tried. Times of earlier ones are of other hours, when the machine may
@@ -53,7 +56,10 @@ def choose(records: Iterable[Record], tried: Container[str] = ()) -> list[Record
     now, before = [r for r in right if r.config in tried], [r for r in right if r.config not in tried]
     known = [*[r for r in before if r.won][:KNOWN], *before[:1]]  # winners, and the fastest of all
     near = [r for each in (now, before) for r in each if r.cold_us <= NEAR * each[0].cold_us]
-    return list({r.config: r for r in (*known, *near)}.values())[:FINALISTS]
+    chosen = list({r.config: r for r in (*known, *near)}.values())[:FINALISTS]
+    families = {r.family: r for r in reversed(now) if r.cold_us <= FAR * now[0].cold_us}  # the best of each
+    others = [r for r in families.values() if r.family not in {c.family for c in chosen}]
+    return chosen + sorted(others, key=lambda r: r.cold_us)[:OTHERS]
 
 
 def compare(worker: Worker, chosen: list[Record], max_s: float, patience_s: float = 0.0) -> list[Record]:
