@@ -11,20 +11,22 @@
 //                                w2  w1  w0 ..      of its 16 x 8 numbers 8 S count: 44% of 7x7's, 65% of 31x31's
 //                                0   w2  w1 ..      with KS = 3; an instruction still does 900 useful products
 //
-// A product has 16 windows: those of 16 rows, a band, for the same eight outputs. A band by two neighbouring eights
-// of inputs is one fragment of a warp (ldmatrix). Windows begin at every eight of inputs, fragments at every other:
-// where a window begins in the middle of a fragment, its first eight and its last take the place of two neighbours,
-// and T's rows follow the order of the fragments. So each input is loaded once for up to 2 KS windows.
+// A product has 16 windows: those of 16 rows, a band, for the same eight outputs. 16 inputs of each row of a band are
+// one fragment of a warp (ldmatrix). Windows begin at every eighth input, fragments at every sixteenth: a window that
+// begins in the middle of a fragment is KS - 1 whole fragments and an eight at either end. These two eights make one
+// more fragment, the last eight in front, with the rows of T in that order. So each input is loaded once for up to 2 KS
+// windows.
 //
 // A block takes CB channels of a tile of HB x 8 WBT outputs of an image: it stages the tile's inputs channel by channel
-// in shared memory, where a warp takes one channel after the other. The sums of nhwc go back through the same place,
-// so that channels that are neighbours in memory are stored together.
+// in shared memory, and its warps take one channel after the other. In nhwc sums go back through the same place, so
+// that channels that are neighbours in memory are stored together.
 //
-// f16 holds whatever is i8 or e4m3, and f32 any sum of 1,024 products of i8: the sums of i8 are whole and right.
+// f16 holds any i8 and any e4m3, and f32 any sum of 1,024 products of i8: sums of i8 are exact.
 //
-// Zeros of T meet inputs that an output has no part in: a NaN or an infinity spreads to its neighbours (Family.plain).
+// Zeros of T are multiplied by inputs that an output does not depend on: a NaN or an infinity spreads to its neighbours
+// (Family.plain).
 // Knobs (spec.py; docs/families.md has what each buys): CB (cb 1 .. 32) channels of a block, HB (th 16 32 48) its rows,
-// WBT (wb 1 .. 14) its eights of columns, WARPS (warps 1 .. 16) that share out its channels.
+// WBT (wb 1 .. 14) its columns, in eights, WARPS (warps 1 .. 16) that share out its channels.
 // Example: n1c96h56w56k96r7s7p3g96, CB = 16, HB = 16, WBT = 7: KS = 1, NC = 8; 24 blocks, 56 KB each.
 
 #include "dialect.h"
