@@ -171,17 +171,25 @@ def test_losers_are_dropped_but_reported() -> None:
     assert kept["slow"].runs == kept["fast"].runs
 
 
-def test_hopeless_after_two_runs() -> None:
+def test_hopeless_after_three_runs() -> None:
     clock = FakeClock()
     got = measure({"a": clock.contestant("a", steady(900.0))}, clock, Limits(hopeless=4), best_us=100.0)
-    assert got["a"].runs == 2
+    assert got["a"].runs == 3
 
 
-def test_one_late_run_is_not_hopeless() -> None:
+@pytest.mark.parametrize("late_runs", (1, 2))
+def test_two_late_runs_are_not_hopeless(late_runs: int) -> None:
     clock = FakeClock()
-    late = clock.contestant("a", itertools.chain([900.0], steady(90.0)))
+    late = clock.contestant("a", itertools.chain([900.0] * late_runs, steady(90.0)))
     got = measure({"a": late}, clock, Limits(hopeless=4), best_us=100.0)
     assert got["a"].runs > 2 and got["a"].cold_us == 90.0
+
+
+def test_a_late_run_does_not_spoil_the_time_of_what_is_hopeless() -> None:
+    clock = FakeClock()
+    late = clock.contestant("a", itertools.chain([9000.0], steady(500.0)))
+    got = measure({"a": late}, clock, Limits(hopeless=4), best_us=100.0)
+    assert got["a"].runs == 3 and got["a"].cold_us == 500.0
 
 
 def test_known_best_drops_a_candidate() -> None:

@@ -22,6 +22,7 @@ from tilewright.runtime.base import Run
 
 PROC_STAT = Path("/proc/stat")
 _WARM_US = 20_000.0  # how long one warm row of runs may take
+_HOPELESS_RUNS = 3  # with a median that one late run does not spoil: of two it is their mean
 FEWEST = 6  # fewest samples whose range is a 95% interval of the median: 1 - 2 / 2^6
 
 
@@ -52,8 +53,8 @@ class Limits:
         absolute_us: a half width below this is small enough, in us.
         drop: stop timing a contestant whose interval lies wholly above the best's.
         separate: go on, up to the caps, until only one contestant is left.
-        hopeless: after two runs, stop timing a contestant this many times slower than the best. One may be
-            slow because the host was late to enqueue it.
+        hopeless: after three runs, stop timing a contestant all of whose runs are this many times slower than
+            the best. One may be slow because the host was late to enqueue it.
         warm_runs: most runs in the row of the warm figure; 0 takes none.
     """
 
@@ -178,7 +179,8 @@ def _still_in(
     """Drop contestants that cannot win."""
     stats = {name: median_interval(times[name]) for name in alive}
     fastest = min(best_us, *(median for median, _, _ in stats.values()))
-    kept = [name for name in alive if done < 2 or min(times[name]) <= limits.hopeless * fastest]
+    slowest = limits.hopeless * fastest
+    kept = [name for name in alive if done < _HOPELESS_RUNS or min(times[name]) <= slowest]
     if limits.drop and done >= limits.min_rounds:
         ceiling = min(best_us, *(high for _, _, high in stats.values()))
         kept = [name for name in kept if stats[name][1] <= ceiling]
