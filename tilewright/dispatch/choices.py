@@ -30,7 +30,7 @@ from tilewright.tuning.hints import alike, likely
 # Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
 # few spill registers, so may the next hundred.
 GUESSES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
-MOST_HINTS = 2  # winners from elsewhere, verified in turn until one is right
+MOST_VERIFIED = 2  # winners from elsewhere, in turn until one is right
 ALL_SEEN = 1_000_000  # all that the model has seen
 REFERENCE = Config.make("reference", {"v": 1})
 
@@ -113,7 +113,7 @@ def _stored(
                 seen.add(config)
                 yield config, Provenance(origin, verified=origin is Origin.STORED)
                 continue
-            if (tried := tried + 1) > MOST_HINTS:
+            if (tried := tried + 1) > MOST_VERIFIED:
                 return
             with _verifying:
                 record = verify(config)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tilewright.arithmetic import offset64
-from tilewright.device import Device, architectures
+from tilewright.device import Device
+from tilewright.device.architectures import MMA_E4M3
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.limits import (
+    MOST_COPIES,
     SCHEDULERS,
     SPARE,
     SPILLS,
@@ -25,7 +27,6 @@ from tilewright.kernels.mma.tile import (
     COPIED,
     COPIES,
     GATHERED,
-    MOST_COPIES,
     MOST_LOADS,
     MOST_PIECES,
     PLANES,
@@ -181,7 +182,7 @@ def _gathers(problem: Problem, cf: Values) -> bool:
 
 def _has_product(problem: Problem, device: Device, x: int) -> bool:
     """Whether the device multiplies what this way of reading gives it; without CUDA it does it by itself."""
-    return products(problem, x) != E4M3 or not device.is_cuda or device.capability >= architectures.E4M3
+    return products(problem, x) != E4M3 or not device.is_cuda or device.capability >= MMA_E4M3
 
 
 RULES = (

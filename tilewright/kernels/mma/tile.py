@@ -15,7 +15,6 @@ WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by numb
 COPIES = (COPIED, WIDENED)
 MOST_PIECES = {PLAIN: 20, TF32: 20, THREE: 9, E4M3: 12}  # of a warp: more do not fit a thread's registers
 MOST_LOADS = 512  # of a thread that gathers: more overflow the instruction cache
-MOST_COPIES = 16  # pixels that a thread keeps the places of in registers
 
 
 def products(pr: Problem, way: int) -> int:

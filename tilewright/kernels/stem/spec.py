@@ -55,7 +55,7 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 MOST_STEPS = 80  # products along the sum: their loop is unrolled
-MOST_BODY = 1500  # instructions of that loop: more overflow the instruction cache
+MOST_UNROLLED = 1500  # instructions of that loop: more overflow the instruction cache
 MOST_ROW = 1 << 30  # bytes of a row of the image, with its padding
 FAN = ("FAN_P", "FAN_R", "FAN_W")  # what four lanes take at once
 # Of a block's tile: sums, and outputs of a pool.
@@ -176,7 +176,7 @@ RULES = (
     block_rule(lambda device, wm, wn: 32 * wm * wn <= min(512, device.max_threads)),
     schedulers_rule(lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS),
     resident_rule(lambda device, wm, wn, mb: 32 * wm * wn * mb <= device.threads_per_unit),
-    Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_BODY,
+    Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_UNROLLED,
          "the unrolled loop overflows the instruction cache", needs="combine tw kt pt f"),
     Rule("thread", lambda problem, device, cf: fits_registers(
         device, registers(problem, cf), SCHEDULERS * device.lanes, spare=SPARE), SPILLS,
