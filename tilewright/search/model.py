@@ -107,7 +107,7 @@ def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
     longer = _slowest((compute * us, memory), k.sharpness)
     terms = {
         "launch_us": device.rates.empty_us,
-        "first_loads_us": k.fetch_cycles * work.first * us,
+        "first_loads_us": k.fetch_cycles * work.fetch * us,
         "main_loop_us": longer,
         "stores_us": work.store_sectors * k.sector_cycles * per_unit * us,
         "combine_us": _combine_us(device, work, k, per_unit),
@@ -167,7 +167,7 @@ def _alone(work: GpuWork, k: Coefficients) -> float:
     if work.buffers == 1:
         own += k.exposed_cycles
     least = k.flight_cycles / (work.buffers - 1) if work.buffers > 1 else 0.0
-    first = 0.0 if work.stays else k.fetch_cycles * work.first
+    first = 0.0 if work.stays else k.fetch_cycles * work.fetch
     return first + work.steps * max(own, least, work.turn_cycles)
 
 

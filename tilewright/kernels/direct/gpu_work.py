@@ -27,7 +27,7 @@ from tilewright.kernels.word import (
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-ENGINE_FIRST = 1.1  # what the copy engine takes to the first filter, where threads take 1; fitted
+ENGINE_FETCH = 1.1  # what the copy engine takes to the first filter, where threads take 1; fitted
 
 
 def work(pr: Problem, device: Device, cf: Values) -> GpuWork:
@@ -68,7 +68,7 @@ def work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         register_intensity=2.0 * taps * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
         / (tiling.rows * tiling.row + taps * cf["v"] * cf["tk"]),
         block_intensity=2.0 * taps * tile * cf["cs"] / (x_step + f_step),
-        first=ENGINE_FIRST if cf["f"] == 2 else 1.0,
+        fetch=ENGINE_FETCH if cf["f"] == 2 else 1.0,
     )  # fmt: skip
 
 

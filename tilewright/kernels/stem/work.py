@@ -15,7 +15,7 @@ from tilewright.problem import DTYPE_BYTES, Problem
 STORED = 0.3  # of the time that the model has for stores: other blocks multiply meanwhile
 WAITED = 1.6  # cycles of the tensor cores for one of a product: few warps hide its latency
 COPIED, NUMBERS = 20.0, 3.0  # instructions of a copy, and how many times as many where it moves one number
-FIRST, FILLED = 0.5, 0.25  # time to the first data; of a unit's first blocks' loads, which nothing hides
+FETCH, FILLED = 0.5, 0.25  # time to the first data; of a unit's first blocks' loads, which nothing hides
 FETCH_BYTES = 52_185.0  # that a unit takes from the L2 cache in that time, by the model's coefficients
 FETCHED = 0.6  # of the slots of loads from global memory: the filter's are asked for together
 
@@ -41,7 +41,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     stored = tiling.run * out_bytes  # bytes that a thread stores at once
     return GpuWork(
         blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),
-        resident=together, first=FIRST + FILLED * filled / FETCH_BYTES,
+        resident=together, fetch=FETCH + FILLED * filled / FETCH_BYTES,
         shared_bytes=tiling.shared_bytes,
         fma=products + x_loads * it.unaligned, shared_loads=x_loads + w_loads * cf["f"],
         global_loads=FETCHED * w_loads * (1 - cf["f"]),
