@@ -27,11 +27,10 @@ from tilewright.device import parse_selector
 from tilewright.dispatch.dispatch import entry
 from tilewright.errors import ConfigError, DeviceError
 from tilewright.kernels.config import Config
+from tilewright.plans import plan_cache
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.packed import Packed
 from tilewright.plans.plan import Plan
-from tilewright.plans.plan_cache import CacheEntry
-from tilewright.plans.plan_cache import forget as look_up_again
 from tilewright.plans.provenance import Origin, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
@@ -285,14 +284,14 @@ def forget(problem: Problem | str | None = None) -> None:
         >>> tw.plan("n1c8h6w6k16r3s3p1-f32", device="cpu") is held
         False
     """
-    look_up_again(None if problem is None else as_problem(problem))
+    plan_cache.forget(None if problem is None else as_problem(problem))
 
 
 def _open(device: str | None) -> Runtime:
     return open_runtime(*parse_selector(device))
 
 
-def _layer(found: CacheEntry) -> LayerPlan:
+def _layer(found: plan_cache.CacheEntry) -> LayerPlan:
     """Return the LayerPlan of a Plan, the same one until the Plan is forgotten."""
     with found.lock:
         if found.layer is None:

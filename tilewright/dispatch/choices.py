@@ -206,7 +206,7 @@ def ranked_for(
 
 def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:
     """Return the stored winner, of these very kernels."""
-    sources = racing(request, runtime)
+    sources = sources_for(request, runtime)
     return store.best(request.problem, runtime.device.key, request.deterministic, sources)
 
 
@@ -221,7 +221,7 @@ def settled(
     best = stored(request, runtime, store)
     if best is None or not best.compared:
         return None
-    sources = racing(request, runtime)
+    sources = sources_for(request, runtime)
     won = [r for r in store.records(request.problem, runtime.device.key) if r.won and sources.has(r)]
     won = [r for r in won if budget is None or budget.within(r.search.cut)]
     may_answer = [r for r in won if r.deterministic >= request.deterministic]
@@ -229,7 +229,7 @@ def settled(
     return best if any(names is None or set(sources.names) <= set(names) for names in raced) else None
 
 
-def racing(request: Request, runtime: Runtime) -> Sources:
+def sources_for(request: Request, runtime: Runtime) -> Sources:
     """Return the kernels of all families that may win and take the problem."""
     known = usable(pick(FAMILIES, request.families), request.problem, runtime.device)[0]
     return Sources(known, runtime.device, runtime.compiler)

@@ -76,14 +76,14 @@ def entry_of(key: Key) -> CacheEntry:
     return found
 
 
-def forget(problem: Problem | None = None, bare: Callable[[Problem], Problem] = lambda one: one) -> None:
-    """Look a problem (None: all) up again at its next use, since the store has changed.
+def forget(problem: Problem | None = None, likeness: Callable[[Problem], Problem] = lambda one: one) -> None:
+    """Let go of the plans of a problem (None: of all): its next use asks the store again.
 
-    ``bare`` maps layers to one for which one answer may serve: all such are looked up again.
+    So do the others of its ``likeness``, which one winner may serve.
     """
-    dropped = []
+    dropped, mine = [], None if problem is None else likeness(problem)
     with _lock:
-        for key in [key for key in _plans if problem is None or bare(key[0].problem) == bare(problem)]:
+        for key in [key for key in _plans if mine is None or likeness(key[0].problem) == mine]:
             dropped.append(_drop(key))
 
 

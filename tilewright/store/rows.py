@@ -39,9 +39,9 @@ class Found(NamedTuple):
     record: Record
     origin: str
 
-    def is_of(self, wanted: Sources | None) -> bool:
-        """Whether it is of the kernels that are wanted; None wants any."""
-        return wanted is None or wanted.has(self.record)
+    def is_of(self, sources: Sources | None) -> bool:
+        """Whether it is of these kernels; None: of any."""
+        return sources is None or sources.has(self.record)
 
 
 def to_row(record: Record, origin: str) -> tuple[object, ...]:
@@ -81,9 +81,9 @@ def newest(database: Database, problem: Problem | str, device_key: str, right: b
     return select(database, query, [str(problem), device_key])
 
 
-def ranked(newest: Iterable[Found], deterministic: bool, wanted: Sources | None = None) -> list[Found]:
+def ranked(newest: Iterable[Found], deterministic: bool, sources: Sources | None = None) -> list[Found]:
     """Return the correct ones of ``Store.newest``, best first: winners of comparisons, others that were
-    compared, then what a search has seen. A winner of other kernels than ``wanted`` takes no other's place.
+    compared, then what a search has seen. A winner of other kernels than ``sources`` takes no other's place.
     """
     winners: list[Record] = []  # of comparisons, newest first
     placed: list[tuple[tuple[bool, bool, int, float], Found]] = []
@@ -96,7 +96,7 @@ def ranked(newest: Iterable[Found], deterministic: bool, wanted: Sources | None 
         rank = 0 if wins else 1 if record.compared else 2
         place = (origin == "imported", origin == "verified", rank, record.measurement.high_us)
         placed.append((place, found))
-        if record.won and origin != "imported" and found.is_of(wanted):
+        if record.won and origin != "imported" and found.is_of(sources):
             winners.append(record)
     return [one for _, one in sorted(placed, key=lambda item: item[0])]
 

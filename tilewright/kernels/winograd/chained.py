@@ -17,7 +17,7 @@ from math import prod
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.batch import batch, between, program
-from tilewright.kernels.bound import bare
+from tilewright.kernels.bound import padding_alone
 from tilewright.kernels.direct.cpu import WORKERS
 from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
@@ -142,7 +142,7 @@ class Winograd4(Family):
             return "under a dilated filter the outputs of a tile lie apart: they are no window of a pool"
         if problem.groups != 1 or min(problem.c, problem.k) < FEWEST_CHANNELS:
             return f"it is made for one group of at least {FEWEST_CHANNELS} channels in and out"
-        if reason := bare(problem):
+        if reason := padding_alone(problem):
             return reason
         grid = grid_of(problem, self.side)
         if grid.elements * max(problem.c, problem.k) > MAX_EXTENT:
