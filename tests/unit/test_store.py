@@ -12,7 +12,7 @@ from store_samples import DEVICE, GOOD, H100, KERNELS, LAYER, best, families, pa
 
 from tilewright.plans.provenance import Origin
 from tilewright.problem import Problem
-from tilewright.record import Measurement, Record, Search, Standing, Versions
+from tilewright.record import Measurement, Record, Search, Spent, Standing, Versions
 from tilewright.store import Store
 from tilewright.store.record_json import from_json, to_json
 from tilewright.store.sources import Sources
@@ -266,7 +266,7 @@ def test_how_far_a_record_came_is_kept_as_it_always_was(path: Path) -> None:
     """A store of an earlier version says the same to this one, and the other way round."""
     trial = record(standing=Standing.TRIAL)
     winner = record("tiles:t=2.u=0", 20.0, standing=Standing.WINNER, search=Search(("tiles", "slabs")))
-    cut = replace(winner, search=Search(("tiles", "slabs"), (20.0, 45)), shared_worst=0.1)
+    cut = replace(winner, search=Search(("tiles", "slabs"), Spent(20.0, 45)), shared_worst=0.1)
     finalist = replace(trial, standing=Standing.FINALIST, versions=Versions("c1", "5", {"clocks_sm": "1980"}))
     for one, context in (
         (trial, '"context":{"compiler":"c1","stage":"trial"}'),

@@ -23,6 +23,7 @@ from tilewright.record import Outcome, Record
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import legal, usable
 from tilewright.store import Store
+from tilewright.store.rows import VERIFIED
 from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.hints import alike, likely
@@ -170,7 +171,7 @@ class _Winners:
 
 def _remember(store: Store, record: Record) -> None:
     try:
-        store.add(record, "verified")
+        store.add(record, VERIFIED)
     except StoreError as error:
         warn_once(f"the store cannot be written: {error}", f"store {store.path}")
 

@@ -56,7 +56,7 @@ def likely(
         found = [
             Hint(one.record, _origin(one, own))
             for one in ranked(newest if own else store.newest(problem, key, right=True), deterministic)
-            if not own or one.origin == "imported" or not one.is_of(sources)
+            if not own or one.imported or not one.is_of(sources)
         ]
         hints += found if own else found[:MOST_OF_KIN]
         theirs = [r for r in shipped if r.device == key and r.deterministic >= deterministic]
@@ -144,7 +144,7 @@ def _searched_well(hint: Hint, problem: Problem, device: Device, sources: Source
     won, search = hint.record.won, hint.record.search
     if hint.origin in (Origin.SHIPPED, Origin.IMPORTED):
         return True
-    if not won or (search.cut is not None and search.cut[1] < ENOUGH_TRIALS):
+    if not won or (search.cut is not None and search.cut.trials < ENOUGH_TRIALS):
         return False
     if search.raced is None:
         return True
@@ -167,6 +167,6 @@ def _failing(newest: Iterable[Found], sources: Sources | None) -> set[str]:
 
 def _origin(found: Found, own: bool) -> Origin:
     """Say in the words of ``Provenance`` where a hint comes from, of this device or of another."""
-    if found.origin == "imported":
+    if found.imported:
         return Origin.IMPORTED
     return Origin.OLDER if own else Origin.KIN

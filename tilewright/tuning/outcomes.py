@@ -13,7 +13,7 @@ from tilewright.errors import StoreError, warn_once
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
-from tilewright.record import PASSING, Record, Search
+from tilewright.record import PASSING, Record, Search, Spent
 from tilewright.search.space import legal
 from tilewright.store import Store
 from tilewright.store.sources import Sources
@@ -46,7 +46,7 @@ class Outcomes:
         self._raced = tuple(families)
         self._unsaved: list[Record] = []
         self._saved, self._again = False, -math.inf
-        self._cut: tuple[float, int] | None = None  # seconds and trials, once its budget has ended the search
+        self._cut: Spent | None = None  # once its budget has ended the search
 
     @property
     def may_win(self) -> list[Record]:
@@ -97,7 +97,7 @@ class Outcomes:
 
         Those have not raced: whoever asks for them as well searches on.
         """
-        self._cut = float(f"{seconds:.6g}"), trials  # as it is stored
+        self._cut = Spent(float(f"{seconds:.6g}"), trials)  # as it is stored
         missed = self.untried.intersection(due)
         self._raced = tuple(name for name in self._families if name not in missed)
 
