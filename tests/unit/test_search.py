@@ -280,7 +280,7 @@ def test_after_failures_only_the_search_goes_elsewhere() -> None:
         strategy.tell(outcome(config, None, LAYER))
     (found,) = strategy.propose(1)
     assert found != order[8]
-    params = search.ModelRanking(Direct(), LAYER, DEVICE, random.Random(0), order).space.params
+    params = search.ModelRanking(Space(Direct(), LAYER, DEVICE), random.Random(0), order).space.params
     places = coordinates(params, [found, order[8], *order[:8]])
     apart = [abs(places[2:] - place).sum(axis=1).min() for place in places[:2]]
     assert apart[0] > apart[1]
@@ -336,14 +336,14 @@ def test_the_best_of_each_kind_is_climbed_from(
     monkeypatch.setattr(search.model, "estimate", estimate)
     for seed in range(3):
         rng, known = random.Random(seed), Experience()
-        looked = search.ModelRanking(TwoKinds(), PROBLEM, DEVICE, rng, None, known, pins)
+        looked = search.ModelRanking(Space(TwoKinds(), PROBLEM, DEVICE, pins), rng, None, known)
         looked.deepen()
         assert looked.order()[0]["kind"] == 1, "15 at best; of the other kind 17"
 
 
 def test_a_foretaste_is_of_what_was_looked_at_for_the_promise() -> None:
     strategy = search.make("model", Direct(), LAYER, DEVICE)
-    looked = search.ModelRanking(Direct(), LAYER, DEVICE, random.Random(0))
+    looked = search.ModelRanking(Space(Direct(), LAYER, DEVICE), random.Random(0))
     looked.glance()
     found = strategy.foretaste(8)
     assert len(set(found)) == 8 and set(found) <= set(looked.seen) and strategy.gain() > 0.0
