@@ -21,7 +21,7 @@ from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.record import Outcome, Record
 from tilewright.runtime.base import Runtime
-from tilewright.search.space import legal, usable
+from tilewright.search.space import legal_config, usable
 from tilewright.store import Store
 from tilewright.store.rows import VERIFIED
 from tilewright.store.sources import Sources
@@ -158,7 +158,7 @@ class _Winners:
                 yield config, hint.origin
 
     def _legal(self, record: Record) -> Config | None:
-        return legal(record.config, self._families.values(), self._request.problem, self._device)
+        return legal_config(record.config, self._families.values(), self._request.problem, self._device)
 
     @contextmanager
     def _unread(self) -> Iterator[None]:

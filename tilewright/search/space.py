@@ -237,7 +237,7 @@ def _too_loose(family: Family, problem: Problem) -> str | None:
     return None
 
 
-def legal(text: str, families: Iterable[Family], problem: Problem, device: Device) -> Config | None:
+def legal_config(text: str, families: Iterable[Family], problem: Problem, device: Device) -> Config | None:
     """Read a config from elsewhere; None if it cannot be read, or breaks a rule on this very device."""
     with suppress(ConfigError):
         config = Config.parse(text)

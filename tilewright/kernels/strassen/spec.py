@@ -11,9 +11,9 @@ import math
 from dataclasses import replace
 
 from tilewright.device import Device
-from tilewright.kernels.batch import batch, between, program
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm.spec import Gemm
+from tilewright.kernels.inner import between, program, side_by_side
 from tilewright.kernels.limits import no_gpu
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes
@@ -61,7 +61,7 @@ class Strassen(Family):
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The matrix products, of blocks; their input in nchw, which is the fastest to multiply."""
-        return batch(7**self.depth, *self._block(problem), "nchw", _as_rows(problem).layout_out)
+        return side_by_side(7**self.depth, *self._block(problem), "nchw", _as_rows(problem).layout_out)
 
     def _block(self, problem: Problem) -> tuple[int, int, int]:
         """Return channels in, channels out and pixels of a block: whole quads."""

@@ -16,12 +16,12 @@ from math import prod
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.batch import batch, between, program
 from tilewright.kernels.bound import padding_alone
 from tilewright.kernels.direct.cpu import WORKERS
 from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm.spec import Gemm
+from tilewright.kernels.inner import between, program, side_by_side
 from tilewright.kernels.limits import no_gpu
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes
@@ -89,7 +89,7 @@ def products_of(pr: Problem, grid: TileGrid, slab: int, cores: bool) -> Problem:
     On CPU cores in the layouts that their kernel is best at.
     """
     layouts = ("nchw", "nhwc") if cores else (pr.layout_in, pr.layout_out)
-    return batch(grid.elements, pr.c, pr.k, slab * grid.columns, *layouts)
+    return side_by_side(grid.elements, pr.c, pr.k, slab * grid.columns, *layouts)
 
 
 def slab_of(pr: Problem, grid: TileGrid, device: Device) -> int:
