@@ -45,6 +45,16 @@ LAYERS = (
     ("n2c16h14w14k16r7s7p3g16-f8-nhwc+bias+silu", dict(cb=16, th=16, wb=2, warps=4)),
     ("n1c4h33w40k4r31s31p15g4-f8+bias", dict(cb=4, th=16, wb=3, warps=4)),
     ("n1c8h12w18k8r3s3p1g8-f8-nhwc+avgpool2", dict(wb=3, combine=2)),
+    ("n2c16h14w14k16r7s7p3g16-tf32-nhwc+bias+relu", dict(cb=16, th=16, wb=2, warps=4)),
+    ("n1c32h20w56k32r7s7p3g32-tf32-nhwc+silu", dict(cb=16, th=16, wb=7, warps=8)),
+    ("n1c8h15w17k8r3s3p1u2g8-tf32-nhwc", dict(wb=2)),
+    ("n1c8h15w41k8r5s5p2u2x3g8-tf32+add0.5", dict(wb=2)),
+    ("n1c6h13w21k6r3s5p2.1.0.3d2x3g6-tf32+bias", dict(cb=2, th=16, wb=2)),
+    ("n1c4h33w40k4r31s31p15g4-tf32", dict(cb=4, th=16, wb=3, warps=4)),
+    ("n1c8h40w26k8r19s35p9x17g8-tf32-nhwc", dict(th=32, wb=3)),
+    ("n2c16h10w10k16r3s3p1g16-tf32-nhwc2nchw+add", dict(wb=2)),
+    ("n2c16h10w10k16r3s3p1g16-tf32-nchw2nhwc+add", dict(wb=1)),
+    ("n1c8h12w18k8r3s3p1g8-tf32-nhwc+maxpool2", dict(wb=3, combine=2)),
 )
 
 

@@ -74,6 +74,8 @@ CASES = (
     ("n1c96h5w9k64r1s1g2-i8+requant", "mma", MMA | dict(x=4, wn=1, sb=2, chunks=4)),
     ("n1c16h9w18k16r7s7p3g16-i8-nhwc+bias+requant", "toeplitz", TOEPLITZ | dict(cb=16, wb=2, warps=4)),
     ("n1c8h9w17k8r5s5p2g8-f8+relu", "toeplitz", TOEPLITZ),
+    ("n2c16h9w18k16r7s7p3g16-tf32-nhwc+bias+relu", "toeplitz", TOEPLITZ | dict(cb=16, wb=2, warps=4)),
+    ("n1c8h17w17k8r5s5p2u2x3g8-tf32", "toeplitz", TOEPLITZ),
 )  # fmt: skip
 
 # A line of a kernel, what it becomes, and the case that must see it.

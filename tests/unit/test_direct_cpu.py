@@ -168,5 +168,5 @@ def test_the_configs_of_the_most_channels_can_be_read_again_and_shared() -> None
         str(problem), CORES.key, "direct", str(config), "correct", DIRECT.deterministic(config), right,
         Measurement(1.0, 0.1, 9),
     )  # fmt: skip
-    (read,) = import_text(export_text([won]), "friend.json", (DIRECT,), (CORES,))
+    (read,) = import_text(export_text([won], (DIRECT,)), "friend.json", (DIRECT,), (CORES,))
     assert Config.parse(read.config) == config

@@ -47,11 +47,24 @@ def options_of(command: Any) -> set[str]:
     return {name for parameter in command.params for name in parameter.opts} | {"--help", "--version"}
 
 
+def anchors(path: Path) -> set[str]:
+    """What may stand behind a ``#`` in a link to a document: its headings, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.*)$", prose(path.read_text(encoding="utf-8")), re.MULTILINE)
+    return {slug(heading) for heading in headings}
+
+
+def slug(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
 @each_document
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
-        if "://" not in target and not target.startswith("#"):
-            assert (path.parent / target.partition("#")[0]).exists(), target
+        if "://" not in target:
+            name, _, anchor = target.partition("#")
+            found = path.parent / name if name else path
+            assert found.exists(), target
+            assert not anchor or anchor in anchors(found), target
 
 
 @each_document
@@ -115,8 +128,7 @@ def test_what_families_says_of_worth_is_where_the_notes_have_it() -> None:
     assert len(names) > 20
     assert not [name for name in names if not any(one.startswith(name) for one in begin)]
     contents = set(re.findall(r"\]\(#([^)]+)\)", notes))
-    slugs = {re.sub(r"[^\w -]", "", part.lower()).replace(" ", "-") for part in parts}
-    assert contents == slugs
+    assert contents == {slug(part) for part in parts}
 
 
 def test_every_peer_is_told_of() -> None:

@@ -89,6 +89,26 @@ def test_a_winner_that_cannot_be_read_is_left_out_of_an_export(path: Path) -> No
     assert [row["problem"] for row in json.loads(text)["records"]] == [f"{LAYER}-nhwc"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"problem": f"{LAYER}+unheard"}, "unknown word"),
+        ({"family": "gone", "config": "gone:t=1"}, "must be one of tiles"),
+        ({"config": "tiles:t=8.u=0"}, "t=8 must be one of 1, 2, 4"),
+    ],
+)
+def test_what_an_import_would_refuse_is_left_out_of_an_export(
+    path: Path, tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    """A store may have winners of another version: one of them would keep all others from being imported."""
+    box = Store(path, shipped=False)
+    box.add(record("tiles:t=1.u=0", problem=f"{LAYER}-nhwc"))
+    box.add(replace(record(), **changes))
+    with pytest.warns(RuntimeWarning, match=f"is left out: export.*{why}"):
+        text = box.export_json()
+    assert Store(tmp_path / "other" / "records.sqlite", shipped=False).import_json(text) == 1
+
+
 def test_of_a_check_made_elsewhere_only_the_worst_error_is_known(path: Path) -> None:
     box = Store(path, shipped=False)
     assert box.import_json(file_of(shared())) == 1

@@ -22,12 +22,13 @@ KIND = family("toeplitz")
 CONVNEXT = Problem.parse("n16c96h56w56k96r7s7p3g96-f16-nhwc")
 LARGE = Problem.parse("n1c128h56w56k128r31s31p15g128-bf16")
 OF_BYTES = Problem.parse("n16c128h56w56k128r31s31p15g128-q8-nhwc")
+OF_TF32 = Problem.parse("n16c128h56w56k128r13s13p6g128-tf32-nhwc")
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     (
-        ("n1c96h56w56k96r7s7p3g96-f32-nhwc", "computes f16 and bf16 and f8 and i8 and q8, not f32"),
+        ("n1c96h56w56k96r7s7p3g96-f32-nhwc", "computes f16, bf16, f8, i8, q8, tf32, not f32"),
         ("n1c96h56w56k192r7s7p3g96-f16-nhwc", "made for depthwise layers"),
         ("n1c1h56w56k1r7s7p3-f16", "made for depthwise layers"),
         ("n1c20h56w56k20r7s7p3g20-f16-nhwc", "not a multiple of eight"),
@@ -55,6 +56,8 @@ def test_it_needs_tensor_cores_and_a_gpu() -> None:
         ("n1c8h56w56k8r5s5p2u2g8-f16", 19, 2),  # stride 2: the eighth output begins 14 columns on
         ("n1c8h56w56k8r3s3p4d4g8-f16", 16, 1),
         ("n1c8h56w56k8r31s31p15g8-f16", 38, 3),
+        ("n1c8h56w56k8r7s7p3g8-tf32", 14, 2),
+        ("n1c8h56w56k8r31s31p15g8-tf32", 38, 5),
     ),
 )
 def test_windows(text: str, columns: int, products: int) -> None:
@@ -75,7 +78,8 @@ def test_the_matrix_of_a_row_gives_its_outputs() -> None:
 
 
 @pytest.mark.parametrize("arch", ("sm_80", "sm_90", "sm_120"))
-@pytest.mark.parametrize("problem", (CONVNEXT, LARGE, OF_BYTES), ids=("7x7", "31x31", "31x31 of bytes"))
+@pytest.mark.parametrize("problem", (CONVNEXT, LARGE, OF_BYTES, OF_TF32),
+                         ids=("7x7", "31x31", "31x31 of bytes", "13x13 of tf32"))
 def test_its_best_configs_compile_without_spills(problem: Problem, arch: str, kept_cache: None) -> None:
     from tilewright.runtime.nvrtc import compile_cuda  # which raises where a thread spills
 

@@ -29,7 +29,12 @@ _AGAIN = "; run the same command again, with --json FILE to keep the layers that
 
 Name = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="csg, diannao, im2col-gemm, lenet or toy-cnn.", show_default=False),
+    typer.Argument(
+        metavar="NAME",
+        help="toy-cnn (a fused layer, step by step), im2col-gemm (a matrix product, step by step), lenet "
+        "(four steps), csg (the sum over C split at each level) or diannao (block shapes, counters).",
+        show_default=False,
+    ),
 ]
 Quick = Annotated[
     bool, typer.Option("--quick", help="Use smaller layers: each study takes under 2 minutes on a CPU.")

@@ -47,9 +47,10 @@ class Named:
 
 
 def _named() -> Iterator[Named]:
-    naive, apart = "all from global memory", "tiles in shared memory; neighbours read what lies apart"
-    turned = "tiles in shared memory, of the filter transposed by a first launch"
-    const = "what const told the compiler is known here, as every size is: the config of V2"
+    naive = "all from global memory"
+    apart = "tiles in shared memory; neighbouring threads read addresses far apart"
+    turned = "tiles in shared memory; a first launch transposes the filter: neighbours read neighbours"
+    const = "const helpers: the same kernel as V2 here, where the compiler knows every size"
     yield Named("toy:no-tiling", f"Table 2, baseline: {naive}, pool and epilogue fused", NAIVE)
     yield Named("toy:shared-tile", "Table 2, V1: the inputs under a block in shared memory", TILE)
     yield Named("toy:pool-unrolled", "Table 2, V2: all sums of a pool's window at once", TILE, pool=UNROLLED)
@@ -62,12 +63,12 @@ def _named() -> Iterator[Named]:
     yield Named("gemm:naive", naive, GEMM_NAIVE, square)
     yield Named("gemm:tiled-uncoalesced", apart, GEMM_UNCOALESCED, square)
     yield Named("gemm:tiled-coalesced", turned, GEMM_COALESCED, square)
-    one = "tensor cores, f16: a warp makes 16 x 16 outputs of what it reads from global memory"
+    one = "tensor cores, f16: a warp makes 16 x 16 outputs, all from global memory"
     yield Named("gemm:tensor-naive", one, TENSOR_NAIVE, (32, 1, 1))
-    tiled = "tensor cores, f16: 8 warps make 64 x 128 outputs of tiles in shared memory"
+    tiled = "tensor cores, f16: 8 warps make 64 x 128 outputs, from tiles in shared memory"
     yield Named("gemm:tensor-tiled", tiled, TENSOR_TILED, (32, 4, 2))
     for side in (4, 8, 16, 32):
-        doc = f"tile size against time: coalesced, {side} x {side}"
+        doc = f"tile size against time: gemm:tiled-coalesced in tiles of {side} x {side}"
         yield Named(f"gemm:tile-{side}", doc, GEMM_COALESCED, (side, side, 1))
 
 

@@ -153,7 +153,7 @@ def _stored(results: Results) -> Iterator[str]:
 def _conversions(results: Results) -> Iterator[str]:
     """Say what the columns of ``_peer_columns`` are that no ratio counts."""
     if any(peer.convert_us for row in results.rows for peer in row.peers.values()):
-        yield "converts: what a peer would take more, to convert x and y between layouts; in no ratio"
+        yield "converts: what it would cost a peer to convert x and y between layouts; in no ratio"
 
 
 def _absences(results: Results) -> Iterator[str]:

@@ -32,15 +32,21 @@ PROVENANCE = ("driver", "compiler", "clocks", "version")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
-def export_text(records: Iterable[Record]) -> str:
-    """Write winners as a shareable JSON file: typed parameters and figures only."""
+def export_text(records: Iterable[Record], families: Sequence[Family]) -> str:
+    """Write winners as a shareable JSON file: typed parameters and figures only.
+
+    What an import would refuse is left out, with a warning: a family, say, that only another version has.
+    """
     rows = []
     for record in records:
         if record.is_right and record.check:
             try:
-                rows.append(_shared(record))
-            except ConfigError as error:  # made by hand, or by another version
+                row = _shared(record)
+                read_row(row, "export", families)
+            except (ConfigError, StoreError) as error:  # made by hand, or by another version
                 warn_once(f"a winner of {record.problem} is left out: {error}")
+            else:
+                rows.append(row)
     return json.dumps({"format": FORMAT, "schema": SCHEMA, "records": rows}, indent=1, allow_nan=False) + "\n"
 
 

@@ -250,7 +250,7 @@ class Store:
     def export_json(self, problem: Problem | str | None = None, device_key: str | None = None) -> str:
         """Return the winners as JSON text: typed parameters and figures, no source, no binary.
 
-        A winner whose config cannot be read is left out, with a warning.
+        A winner that an import would refuse is left out, with a warning.
 
         Raises:
             StoreError: the store cannot be read.
@@ -263,7 +263,7 @@ class Store:
                 record = self.best(name, device, deterministic)
                 if record:
                     winners[name, device, record.config] = record
-        return export_text(winners.values())
+        return export_text(winners.values(), all_families())
 
     def import_json(self, text: str, devices: Sequence[Device] = (), source: str = "import") -> int:
         """Take in winners that someone shared; return how many were not known from an import before.

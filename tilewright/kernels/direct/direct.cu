@@ -1,7 +1,7 @@
 // direct: the sum over c,r,s of x[n,c,p*u+r*d-pad,q*u+s*d-pad] * w[k,c,r,s], then its epilogue (epilogue.h)
 //
 // x, y: nchw or nhwc (X_NHWC, Y_NHWC).  w: packed [group][k tile][c][r][s][KB], zero padded in K and C.
-// Channels c are words of DTYPE (word.h): one each, or four of i8.
+// Channels c are words of DTYPE (word.h): one each, or four of i8.  This is the GPU's kernel; a CPU's: direct_cpu.h.
 //
 //   block tile  KB x HB x WB outputs        thread tile  (VECTOR*TK) x TH x TW accumulators
 //

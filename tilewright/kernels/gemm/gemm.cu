@@ -13,12 +13,12 @@
 //         | warp | warp |                  ................
 //         +------+------+                  ##......##......
 //
-// Each 32-bit word that comes from shared memory takes an issue slot as a multiply-add does: KT + PT words
+// Each 32-bit word that comes from shared memory takes an issue slot, as a multiply-add does: KT + PT words
 // for KT * PT multiply-adds, so 16 x 8 reaches 84% of peak. CS channels are staged at a time, STAGES steps
 // in flight; the first words of the next step are read before the last multiply-adds of this one.
 // The sum over C is split SB ways inside the block, and over the grid in SG shares of each tile; or by STREAM
-// (stream-K): the steps of the tiles left over from the last full wave of blocks (2), or of these and that wave
-// (1), are divided evenly among the blocks of one more wave, wherever in a tile a share begins and ends.
+// (stream-K): the steps of the tiles that are left after the last full wave of blocks (2), or of these and that
+// wave's (1), are divided evenly among the blocks of one wave, wherever in a tile a share begins and ends.
 //
 //   global --(gemm_stage.h)--> [CS][KB] filter, [CS][X_PITCH] input in shared memory --> a, b in registers --> acc
 //          --(gemm_store.h: SB shares meet in shared memory, SG in memory)--> y

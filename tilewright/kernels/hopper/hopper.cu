@@ -1,15 +1,15 @@
 // hopper: the sum over r,s,c of x[n,p*u+r*d-pad,q*u+s*d-pad,c] * w[k,r,s,c], then its epilogue (epilogue.h), by the
 // tensor cores and the copy engine of sm_90a.
 //
-// x: nhwc, in pieces of 16 bytes (as given, or written by nhwc.cu); few channels are gathered, from either layout; nchw
-// as it is, turned by threads (TURNS); or by the copy engine, where it can bring what each step multiplies: pixels side
-// by side, of its channels (SPAN; hopper_lead.h where planes begin anywhere).
+// x: nhwc, in pieces of 16 bytes (as given, or written by nhwc.cu); few channels, gathered from either layout; nchw as
+// it is, transposed by threads (TURNS), or brought by the copy engine where it can copy just what each step multiplies:
+// neighbouring pixels of its channels (SPAN; hopper_lead.h where planes begin anywhere).
 // y: nhwc or nchw.  w: packed [group][k tile][step][a tile of KB rows, CHUNKS pieces each], as shared memory has it
 // (hopper.h, pack_tensor.h).
 //
 // Output channels are the rows of the product, pixels its columns: a 7 x 7 image fills 56 columns, not 64 rows.
-// Pixels lie in one line, the raster: WR of them to a row, HR rows to an image, a little more than P x Q, so that to
-// move by a tap is to move along the line, and one patch of x serves all taps of its channels:
+// Pixels lie in one line, the raster: WR of them to a row, HR rows to an image, a little more than P x Q, so that a tap
+// is a constant distance along the line, and one patch of x serves all taps of its channels:
 //
 //   o = (n HR + p) WR + q                   tap (r, s) of output o reads place o + r WR + s
 //
@@ -18,32 +18,32 @@
 //   tap (0, 1)           [----- NB -----]                        products of a step: KB x NB outputs of one tap,
 //   tap (1, 0)                  [----- NB -----]                 CHUNKS * 16 bytes of the sum
 //
-// A tile may be a rectangle instead (TALL): WN rows of WG_N outputs. Of its patch each line is WG_N places and those
-// under the taps to their right, not all between: of wide images far fewer.
+// A tile may be a rectangle instead (TALL): WN rows of WG_N outputs. Each line of its patch is WG_N places and those
+// under the taps to their right; in wide images these are far fewer places.
 //
 // With stride u there are PHASES such lines in a patch, one for each h % u, w % u that a tap needs; dilation makes
-// the moves longer. Places outside of the image are zeros; outputs outside of P x Q are not stored.
+// the distances longer. Places outside of the image are zeros; outputs outside of P x Q are not stored.
 //
 //   warpgroup 0 .. TEAMS - 1   multiply: WM over channels, WN over pixels, 64 x WG_N outputs each
-//   last one, warp 0           one thread sends for filters: STAGES batches of BATCH steps each, a batch by one bulk
+//   last one, warp 0           one thread requests filters: STAGES batches of BATCH steps each, a batch by one bulk
 //                              copy, or COPIES parts that as many blocks of a cluster (pixel tiles) send to each other;
-//                              and for patches, X_STAGES of them, where x has a tensor map (MAPPED): rows swizzled,
-//                              numbers as they are; where one step alone reads each (1x1 filters, TAPWISE, SPAN) they
-//                              come with the batch that does (JOINT)
-//            warps 1 .. 3      else copy patches piece by piece, or send for runs of pixels and turn them
-//                              (hopper_turn.h, RAW_FULL); all copy, or turn, the first one
+//                              and patches, X_STAGES of them, where x has a tensor map (MAPPED): rows swizzled, numbers
+//                              as they are; a patch that only one step reads (1x1 filters, TAPWISE, SPAN) comes with
+//                              that step's batch (JOINT)
+//            warps 1 .. 3      where x has none: copy patches piece by piece, or request runs of pixels and transpose
+//                              them (hopper_turn.h, RAW_FULL); the first patch is copied, or transposed, by all warps
 // f16, bf16, i8; tf32, whose patches are rounded in registers, or by the copy engine; f8, whose sums are promoted;
 // accurate, whose numbers are split in two: in registers, or by a kernel before (hopper.h, PRODUCTS).
 // Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). In nhwc the threads that hold sums store
-// them, or a block stores those that its cluster sends it (hopper_own.h); else all threads store from a tile of sums in
-// shared memory, RUN_OUT neighbours in y at once (hopper_store.h).
+// them, or a block stores those that its cluster sends it (hopper_own.h); otherwise all threads store from a tile of
+// sums in shared memory, RUN_OUT neighbours in y at once (hopper_store.h).
 // Where there are more tiles than places for blocks, blocks stay (STAYS, tile.py): each takes every so-many-th
 // tile, and its buffers go round without a break: while a tile's sums are stored the next one's data come.
 // The sum is split SC ways across a cluster (added up in its shared memory) and SG ways across the grid. A tile that is
 // pooled here begins with a row and holds whole windows.
-// Which define is which knob: hopper_tile.h.  Barriers, and who waits for whom: hopper_send.h.
+// Which define is which knob: hopper_tile.h.  Barriers, and who waits for whom: hopper_send.h. Words: docs/families.md.
 // Example: R12 in f16: KB = 64, NB = 56, CHUNKS = 8: 8 tiles of channels, 72 steps; SC = 8: each of 64 blocks has
-// 9 steps, one patch of 80 places (10 KB) and 9 filters of 8 KB, all sent for at once; with BATCH = 3 by four copies.
+// 9 steps, one patch of 80 places (10 KB) and 9 filters of 8 KB, all requested at once; with BATCH = 3 by four copies.
 
 #include "hopper_tile.h"
 #include "hopper_store.h"

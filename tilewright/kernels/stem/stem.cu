@@ -12,14 +12,14 @@
 // The four lanes that share a pixel of a fragment take every fourth word of a run; or, where runs are short, words of
 // as many rows or planes (FAN_P, FAN_R, FAN_W). The filter is packed in the same order (stem_pack.cu). Where a run
 // begins inside a word, it either does so for all pixels, and the filter has zeros before its first tap (SHIFT), or a
-// word is made of two (UNALIGNED). What a word holds beside taps is masked, so that a NaN stays with the outputs that
-// it belongs to. Columns of whole pieces of 16 bytes are staged GAP bytes apart, and pairs of pieces are read as
+// word is made of two (UNALIGNED). Numbers of a word that meet no tap are masked, so that a NaN reaches only outputs
+// that depend on it. Columns of whole pieces of 16 bytes are staged GAP bytes apart, and pairs of pieces are read as
 // matrices (ldmatrix.h).
 //
 //   M x N is pixels x channels where y is nhwc, else channels x pixels. A warp has PT x KT pieces of a product m16n8;
 //   the channels (pixels) of neighbouring pieces alternate, so that a thread's sums are neighbours in y: runs of up
-//   to 16 bytes of outputs. A thread may have all four sums of a pool's windows (POOL_HELD); else what is pooled meets
-//   in shared memory first (piece_store.h).
+//   to 16 bytes of outputs. A thread may have all four sums of a pool's windows (POOL_HELD); otherwise the sums of a
+//   window meet in shared memory first (piece_store.h).
 //
 // Knobs (spec.py has their values and rules, docs/families.md what each buys):
 //   HB WB        th, tw: the block's tile of outputs; shared memory has its rows of x, XH of each plane

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.limits import (
     SPARE,
     SPILLS,
@@ -20,6 +20,7 @@ from tilewright.kernels.limits import (
     shared_rule,
     too_large,
 )
+from tilewright.kernels.products import PLAIN, TF32
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
     POOL_APART,
@@ -34,6 +35,9 @@ from tilewright.kernels.toeplitz.tile import (
     BAND,
     EIGHT,
     ToeplitzTiling,
+    depth,
+    eights_of,
+    number_bytes,
     products_of_row,
     registers,
     rows_in_flight,
@@ -56,16 +60,18 @@ class Toeplitz(Family):
     """Depthwise layers on tensor cores."""
 
     name = "toeplitz"
-    dtypes = ("f16", "bf16", "f8", "i8", "q8")
-    examples = tuple(f"n2c16h9w11k16r3s3p1g16-{dtype}-nhwc+bias" for dtype in dtypes)
+    dtypes = ("f16", "bf16", "f8", "i8", "q8")  # and f32 where its math is tf32
+    examples = tuple(f"n2c16h9w11k16r3s3p1g16-{kind}-nhwc+bias" for kind in (*dtypes, "tf32"))
     widens = False
     plain = False  # a window's inputs that an output has no part in are multiplied by zeros
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take depthwise layers, on a device that has tensor cores."""
-        if reason := super().refuses(problem, device) or too_large(problem):
+        if problem.dtype == "f32" and problem.math != "tf32":
+            return f"it computes {', '.join((*self.dtypes, 'tf32'))}, not f32, strict or accurate"
+        if problem.dtype != "f32" and (reason := super().refuses(problem, device)):
             return reason
-        if reason := no_gpu(device) or no_tensor_cores(device):
+        if reason := too_many(problem) or too_large(problem) or no_gpu(device) or no_tensor_cores(device):
             return reason
         if not problem.cg == problem.kg == 1 or problem.groups == 1:
             return "it is made for depthwise layers: a group for each channel"
@@ -106,7 +112,7 @@ class Toeplitz(Family):
         return Blueprint(
             source="toeplitz.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
             launches=(main, *second_pass(problem, combine, chained=False)),
-            packed_bytes=2 * problem.k * problem.r * tiling.taps,
+            packed_bytes=number_bytes(problem) * problem.k * problem.r * tiling.taps,
             pack=(
                 ("PACK_TAPS", tiling.taps), ("PACK_FIRST", slope(problem)),
                 ("PACK_STEP", problem.dilation[1]), ("DTYPE", dtype_code(problem)),
@@ -121,7 +127,7 @@ class Toeplitz(Family):
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """All products of the windows, of which some are with zeros."""
-        return problem.r * 16 * steps(problem)
+        return problem.r * depth(problem) * steps(problem)
 
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
@@ -131,7 +137,7 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
 RULES = (
     Rule("rows", lambda problem, th: th - BAND < problem.p, "rows without outputs"),
     Rule("columns", lambda problem, wb: EIGHT * (wb - 1) < problem.q, "columns without outputs"),
-    Rule("row", lambda problem, wb: (wb - 1) * problem.stride[1] + 2 * steps(problem) <= 32,
+    Rule("row", lambda problem, wb: eights_of(problem, wb) <= 32,
          "a row of the tile is more than a warp loads at once"),
     Rule("channels", lambda cb, warps: cb % warps == 0, "each warp takes as many channels"),
     resident_rule(lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit),
@@ -145,7 +151,7 @@ RULES = (
 def _defines(pr: Problem, tiling: ToeplitzTiling, cf: Values, aligned: bool) -> Values:
     products, view = products_of_row(pr, cf), View.unflattened(pr)
     return dict(
-        SHARED_BYTES=tiling.shared_bytes, DTYPE=dtype_code(pr),
+        SHARED_BYTES=tiling.shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=TF32 if pr.dtype == "f32" else PLAIN,
         CB=cf["cb"], HB=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"],
         KS=steps(pr), NC=tiling.eights, PITCH=tiling.pitch, PLANE=tiling.plane, SKEW=tiling.skew,
         TILE=tiling.tile,

@@ -9,7 +9,7 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.tile import TWO_PASS, ceil_div, columns_under, rows_under
 from tilewright.problem import DTYPE_BYTES, Problem
 
-MOST_IN_FLIGHT = 8  # loads of 16 bytes under way of a thread
+MOST_IN_FLIGHT = 8  # loads of 16 bytes under way of a thread, of eight numbers in f16
 EIGHT, BAND = 8, 16  # outputs of a row, and rows, of a product
 
 
@@ -18,9 +18,19 @@ def window(pr: Problem) -> int:
     return columns_under(pr, EIGHT)
 
 
+def number_bytes(pr: Problem) -> int:
+    """Bytes of a number as it is staged: tf32, or f16 or bf16."""
+    return 4 if pr.dtype == "f32" else 2
+
+
+def depth(pr: Problem) -> int:
+    """Inputs of a product, 32 bytes of them: a fragment's columns."""
+    return 32 // number_bytes(pr)
+
+
 def steps(pr: Problem) -> int:
-    """Products of 16 inputs that make up a window (KS)."""
-    return ceil_div(window(pr), 16)
+    """Products that make up a window (KS)."""
+    return ceil_div(window(pr), depth(pr))
 
 
 def slope(pr: Problem) -> int:
@@ -33,12 +43,17 @@ def stored_bytes(pr: Problem, cf: Values) -> int:
     return 4 if cf["combine"] == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
 
 
+def eights_of(pr: Problem, wb: int) -> int:
+    """Eights of a row's columns under so many eights of outputs, whole fragments of the last of them."""
+    return (wb - 1) * pr.stride[1] + steps(pr) * depth(pr) // EIGHT
+
+
 @dataclass(frozen=True)
 class ToeplitzTiling:
     """Sizes that follow from a problem and a config; the kernel's defines of the same names.
 
-    Lengths are in numbers of two bytes, except ``shared_bytes`` and ``eights``, the kernel's NC: pieces of
-    16 bytes of a row.
+    Lengths are in numbers as they are staged, except ``shared_bytes`` and ``eights``, the kernel's NC: eights
+    of a row's columns.
     """
 
     k_tiles: int
@@ -54,29 +69,25 @@ class ToeplitzTiling:
     taps: int
     shared_bytes: int
     items: int
-
-    @property
-    def fragments(self) -> int:
-        """Loads of a band: 16 rows by two eights each."""
-        return ceil_div(self.eights, 2)
+    fragments: int
 
 
 def tiling_of(pr: Problem, cf: Values) -> ToeplitzTiling:
     """Work out the tiling of a config."""
-    cb, th, wb = cf["cb"], cf["th"], cf["wb"]
-    rows = rows_under(pr, th)
-    eights = (wb - 1) * pr.stride[1] + 2 * steps(pr)
-    pitch = EIGHT * (eights | 1)
-    sums = th * EIGHT * (wb | 1) * stored_bytes(pr, cf) // 2 if pr.layout_out == "nhwc" else 0
-    plane = max(rows * pitch + eights % 2 * EIGHT, sums)  # the last row, too, is loaded two eights at a time
+    cb, th, wb, each = cf["cb"], cf["th"], cf["wb"], number_bytes(pr)
+    rows, piece, eights = rows_under(pr, th), 16 // each, eights_of(pr, wb)
+    fragments = ceil_div(EIGHT * eights, depth(pr))
+    pitch = piece * (EIGHT * eights // piece | 1)  # an odd number of 16 bytes: rows in other banks
+    sums = th * EIGHT * (wb | 1) * stored_bytes(pr, cf) // each if pr.layout_out == "nhwc" else 0
+    plane = max(rows * pitch + depth(pr) * fragments - EIGHT * eights, sums)  # the last row's, too
     skew = 256 // cb if cb > EIGHT else 0  # a warp that stages all eights of channels writes to all banks
     tile = cb * plane + ceil_div(cb, EIGHT) * skew
-    taps = round_up(16 * steps(pr) + slope(pr), EIGHT)
+    taps = round_up(depth(pr) * steps(pr) + slope(pr), EIGHT)
     items = cb * rows * eights  # of eight numbers
     k_tiles, p_tiles, q_tiles = pr.k // cb, ceil_div(pr.p, th), ceil_div(pr.q, EIGHT * wb)
     return ToeplitzTiling(
         k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles, rows, eights, pitch, plane, skew, tile,
-        taps, 2 * (tile + cb * pr.r * taps), items,
+        taps, each * (tile + cb * pr.r * taps), items, fragments,
     )  # fmt: skip
 
 
@@ -91,7 +102,7 @@ def row_turns(pr: Problem, tiling: ToeplitzTiling, cf: Values) -> tuple[int, int
 def rows_in_flight(pr: Problem, tiling: ToeplitzTiling, cf: Values) -> int:
     """Rows of a lane that are under way at once: as many in each turn of the loop over them."""
     each, turns = row_turns(pr, tiling, cf)
-    return ceil_div(turns, ceil_div(turns, max(1, MOST_IN_FLIGHT // each)))
+    return ceil_div(turns, ceil_div(turns, max(1, 2 * MOST_IN_FLIGHT // (number_bytes(pr) * each))))
 
 
 def rounds(pr: Problem, tiling: ToeplitzTiling, cf: Values) -> int:
@@ -108,4 +119,5 @@ def products_of_row(pr: Problem, cf: Values) -> int:
 def registers(pr: Problem, cf: Values) -> int:
     tiling = tiling_of(pr, cf)
     summing = 4 * (cf["th"] // BAND) * cf["wb"] + 2 * tiling.fragments + 2 * steps(pr) + 46
-    return max(summing, 4 * rows_in_flight(pr, tiling, cf) * row_turns(pr, tiling, cf)[0] + 44)
+    held = 2 * number_bytes(pr) * rows_in_flight(pr, tiling, cf) * row_turns(pr, tiling, cf)[0]
+    return max(summing, held + 44)

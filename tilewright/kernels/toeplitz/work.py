@@ -10,6 +10,7 @@ from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS
 from tilewright.kernels.toeplitz.tile import (
     BAND,
     EIGHT,
+    number_bytes,
     products_of_row,
     registers,
     rounds,
@@ -31,11 +32,12 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     products = rows * products_of_row(pr, cf)
     loads = rows * (cf["th"] // BAND) * tiling.fragments
     nhwc, out_nhwc = pr.layout_in == "nhwc", pr.layout_out == "nhwc"
-    items, copies = tiling.items / threads, cf["cb"] * pr.r * tiling.taps / EIGHT / threads
+    each, filters = number_bytes(pr), cf["cb"] * pr.r * tiling.taps  # bytes of a number, numbers
+    items, copies = tiling.items / threads, each * filters / 16 / threads
     outputs = cf["cb"] * cf["th"] * EIGHT * cf["wb"]
     in_bytes, out_bytes = DTYPE_BYTES[pr.dtype], stored_bytes(pr, cf)
-    converted = 2.0 * EIGHT * (in_bytes == 1)  # a byte to an f32, and that to an f16
-    lone = 2.0 if cf["cb"] == EIGHT else 1.0  # half of a sector of nhwc: the other half is another block's
+    converted = EIGHT * {1: 2.0, 2: 0.0, 4: 1.0}[in_bytes]  # bytes to f32, and that to f16; f32 to tf32
+    lone = 2.0 if cf["cb"] == EIGHT and each == 2 else 1.0  # half of a sector: the rest is another block's
     stored = outputs * out_bytes / 32
     resident_ = resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"])
     inputs = tiling.items * EIGHT
@@ -45,15 +47,15 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         fma=products, shared_loads=loads + rows * 6.0 * steps(pr),
         staging=items * ((17.0 if nhwc else 24.0) + converted) + copies * 5.0,
         epilogue=outputs / threads * (6.0 if out_nhwc else 4.0),
-        wavefronts=0.6 * (4.0 * loads * warps + (inputs / 32 if nhwc else inputs / 64)
+        wavefronts=0.6 * (4.0 * loads * warps + (inputs / 32 if nhwc else each * inputs / 128)
                           + (outputs / 16 if out_nhwc else 0.0)),
-        load_bytes=in_bytes * inputs * (lone if nhwc else 1.0) + 2.0 * cf["cb"] * pr.r * tiling.taps,
+        load_bytes=in_bytes * inputs * (lone if nhwc else 1.0) + float(each) * filters,
         store_sectors=stored * (lone if out_nhwc else 2.0),
-        dram_bytes=float(pr.x_bytes + 2 * pr.k * pr.r * tiling.taps + pr.y_bytes),
+        dram_bytes=float(pr.x_bytes + each * pr.k * pr.r * tiling.taps + pr.y_bytes),
         combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=4.0 * pr.z_elements * (cf["combine"] == TWO_PASS),
         tile_bytes=4.0 * outputs, useful=pr.z_elements / (outputs * tiling.blocks),
-        register_intensity=2.0 * INSTRUCTION * products / max(1.0, loads * 256),
+        register_intensity=4.0 / each * INSTRUCTION * products / max(1.0, loads * 256),
         block_intensity=2.0 * pr.r * pr.s * outputs / max(1, inputs),
         tensor_cycles=products * warps * INSTRUCTION / device.tensor_macs, turn_cycles=ROUND_CYCLES,
     )  # fmt: skip
