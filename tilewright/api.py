@@ -27,11 +27,10 @@ from tilewright.device import parse_selector
 from tilewright.dispatch.dispatch import entry
 from tilewright.errors import ConfigError, DeviceError
 from tilewright.kernels.config import Config
+from tilewright.plans import plan_cache
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.packed import Packed
 from tilewright.plans.plan import Plan
-from tilewright.plans.plan_cache import CacheEntry
-from tilewright.plans.plan_cache import forget as look_up_again
 from tilewright.plans.provenance import Origin, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
@@ -142,8 +141,8 @@ def conv2d(
         seen_x, seen_w, beside, alpha=alpha, beta=beta, activation=activation, pool=pool, stride=stride,
         padding=padding, dilation=dilation, groups=groups, layout=layout, math=math,
     )  # fmt: skip
-    runtime, named = runtime_for(seen_x, device), as_families(family)
-    request = Request(problem, as_flag("deterministic", deterministic), named)
+    runtime, families = runtime_for(seen_x, device), as_families(family)
+    request = Request(problem, as_flag("deterministic", deterministic), families)
     layer = _layer(entry(request, runtime, default_store()))
     return layer.run(seen_x, seen_w, beside, layout)
 
@@ -187,15 +186,14 @@ def plan(
         (1, 16, 6, 6)
     """
     layer, runtime = as_problem(problem), _open(device)
-    repeats = as_flag("deterministic", deterministic)
+    deterministic = as_flag("deterministic", deterministic)
     if config is not None:
         if family is not None:
             raise ConfigError("config and family: give only one of them; a config names its family")
         why = Provenance(Origin.BY_HAND, verified=False)
-        return LayerPlan(Plan.make(runtime, layer, as_config(config, layer, repeats), why))
-    named = as_families(family)
-    kept = as_store(store) or default_store()
-    return _layer(entry(Request(layer, repeats, named), runtime, kept))
+        return LayerPlan(Plan.make(runtime, layer, as_config(config, layer, deterministic), why))
+    request = Request(layer, deterministic, as_families(family))
+    return _layer(entry(request, runtime, as_store(store) or default_store()))
 
 
 def tune(
@@ -254,15 +252,16 @@ def tune(
     from tilewright.dispatch.once import tune_once
     from tilewright.tuning.options import TuneOptions
 
-    layer, named = as_problem(problem), as_families(family)
+    layer, families = as_problem(problem), as_families(family)
     if parse_selector(device)[0] == "numpy":
         raise DeviceError(f"device={device!r}: NumPy has no kernels to tune; {instead_of_numpy('device')}")
-    way, number, told = as_strategy(strategy), as_seed(seed), as_progress(progress)
-    limit = None if budget is None else as_budget(budget)
-    repeats, anew = as_flag("deterministic", deterministic), as_flag("again", again)
-    wanted = TuneOptions(limit, way, number, repeats, named, anew)
-    kept = as_store(store) or Store()
-    return tune_once(layer, _open(device), kept, wanted, told)
+    options = TuneOptions(
+        budget=None if budget is None else as_budget(budget), strategy=as_strategy(strategy),
+        seed=as_seed(seed), deterministic=as_flag("deterministic", deterministic), families=families,
+        again=as_flag("again", again),
+    )  # fmt: skip
+    listener = as_progress(progress)
+    return tune_once(layer, _open(device), as_store(store) or Store(), options, listener)
 
 
 def forget(problem: Problem | str | None = None) -> None:
@@ -285,18 +284,17 @@ def forget(problem: Problem | str | None = None) -> None:
         >>> tw.plan("n1c8h6w6k16r3s3p1-f32", device="cpu") is held
         False
     """
-    look_up_again(None if problem is None else as_problem(problem))
+    plan_cache.forget(None if problem is None else as_problem(problem))
 
 
 def _open(device: str | None) -> Runtime:
     return open_runtime(*parse_selector(device))
 
 
-def _layer(found: CacheEntry) -> LayerPlan:
+def _layer(found: plan_cache.CacheEntry) -> LayerPlan:
     """Return the LayerPlan of a Plan, the same one until the Plan is forgotten."""
     with found.lock:
         if found.layer is None:
             assert found.plan is not None
             found.layer = LayerPlan(found.plan)
-        layer: LayerPlan = found.layer
-        return layer
+        return found.layer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -9,6 +10,7 @@ import warnings
 from types import FrameType
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
+_BETWEEN = contextlib.contextmanager.__code__.co_filename  # calls what we decorate, in frames of its own
 
 # "error:", "error #20-D:", "ptxas error   :"; not "NVRTC_ERROR_COMPILATION:", which says nothing more.
 _TELLS_ERROR = re.compile(r"\berror\b[^:]*:")
@@ -141,6 +143,6 @@ def _frames_of_ours() -> int:
     """Count the frames between the caller and the user's own, which a warning is to name."""
     frame: FrameType | None = sys._getframe(2)
     ours = 0
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and frame.f_code.co_filename.startswith((_PACKAGE, _BETWEEN)):
         frame, ours = frame.f_back, ours + 1
     return ours

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from tilewright.device import Device
-from tilewright.device.architectures import E4M3, MMA_SYNC, f64_rate, tensor_products
+from tilewright.device.architectures import MMA_E4M3, MMA_SYNC, f64_rate, tensor_products
 from tilewright.problem import DTYPE_BYTES, Problem
 
 # Rates over that of f16, in which accurate takes three products for one; f8 before sm_89 is widened to f16.
@@ -59,7 +59,7 @@ def peak_tflops(device: Device, kind: str) -> float:
     if not device.is_cuda:
         return f32 * {"f64": 0.5, "i8": 4.0, "q8": 4.0}.get(kind, 1.0)
     cuda_cores = f32 * {"f64": f64_rate(device.capability), "i8": 4.0, "q8": 4.0}.get(kind, 1.0)
-    faster = _OVER_F16 if device.capability >= E4M3 else _OVER_F16 | {"f8": 1.0}
+    faster = _OVER_F16 if device.capability >= MMA_E4M3 else _OVER_F16 | {"f8": 1.0}
     if kind not in faster or (device.capability < MMA_SYNC and kind in ("bf16", "tf32", "accurate")):
         return cuda_cores
     products = tensor_products(device.capability) * faster[kind]

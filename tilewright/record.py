@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 NOISY = 0.05  # of a time: an interval of a larger half width is too wide
 STOLEN = 0.05  # of a CPU's time: where its host takes more, times are not to be relied on
@@ -140,6 +141,13 @@ class Versions:
         return {**self.others, **{name: text for name, text in named.items() if text}}
 
 
+class Spent(NamedTuple):
+    """What a search was given, and used up."""
+
+    seconds: float
+    trials: int
+
+
 @dataclass(frozen=True)
 class Search:
     """The search that a record is of.
@@ -147,11 +155,11 @@ class Search:
     Attributes:
         raced: the families that were searched together, but for those that the budget left untried; None
             where that was not written down.
-        cut: where its budget ended it: how many seconds and trials those were, at least.
+        cut: where its budget ended it: what it had, at least.
     """
 
     raced: tuple[str, ...] | None = None
-    cut: tuple[float, int] | None = None
+    cut: Spent | None = None
 
 
 @dataclass(frozen=True)

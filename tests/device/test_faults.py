@@ -60,7 +60,7 @@ def test_the_right_one_passes_everything(worker: Worker) -> None:
     ],
 )
 def test_wrong_answers(worker: Worker, fault: str, reason: str) -> None:
-    restarts = worker._restarts
+    restarts = worker.restarts
     record = worker.run(faulty(fault))
     assert record.outcome == "correctness"
     assert reason in record.reason
@@ -68,7 +68,7 @@ def test_wrong_answers(worker: Worker, fault: str, reason: str) -> None:
     assert record.check and not record.check.ok
     assert worker.run(faulty("none")).outcome == "correct"
     # Who writes outside may have hit anything: nothing on the device is to be trusted.
-    assert worker._restarts == restarts + ("wrote" in reason)
+    assert worker.restarts == restarts + ("wrote" in reason)
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,12 @@ def test_a_hang_is_killed(worker: Worker) -> None:
 
 
 def test_a_crash_is_data(worker: Worker) -> None:
-    restarts = worker._restarts
+    restarts = worker.restarts
     record = worker.run(faulty("crash"))
     assert record.outcome == "runtime"
     assert "SIG" in record.reason or "CUDA" in record.reason
     assert worker.run(faulty("none")).outcome == "correct"
-    assert worker._restarts == restarts + 1
+    assert worker.restarts == restarts + 1
 
 
 def test_compile_error_and_broken_rule(worker: Worker) -> None:
@@ -140,11 +140,11 @@ def test_what_has_no_room_says_nothing_of_the_config(monkeypatch: pytest.MonkeyP
     config = Config.parse("reference:v=1")
     with monkeypatch.context() as patched:
         patched.setattr(trial, "Verifier", full)
-        record, spoilt = trials.run(config, 1.0, "quick")
+        record, spoilt = trials.run(config, 1.0, full=False)
         assert (record.outcome, record.reason, spoilt) == ("runtime", "no room", False)
         patched.setattr(trial, "_rehearse", full)
         assert trials.compile(config).outcome == "runtime"
-    assert trials.run(config, 1.0, "quick")[0].outcome == "correct"
+    assert trials.run(config, 1.0, full=False)[0].outcome == "correct"
 
 
 def test_a_slow_one_is_given_up(worker: Worker) -> None:

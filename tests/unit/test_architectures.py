@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tilewright.device import Device, Kind, architectures, for_architecture
-from tilewright.device.architectures import ARCHITECTURES, E4M3, MMA_SYNC, TENSOR_I8, capability
+from tilewright.device.architectures import ARCHITECTURES, MMA_E4M3, MMA_SYNC, TENSOR_I8, capability
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_facts_follow_the_architecture() -> None:
     assert [for_architecture(arch).max_cluster for arch in ARCHITECTURES] == [1, 1, 8, 8]
     assert architectures.tensor_products(70) == architectures.tensor_products(TENSOR_I8) == 512
     assert architectures.tensor_products(61) == architectures.tensor_macs(TENSOR_I8) == 0
-    for number in (MMA_SYNC, 86, E4M3, 90, 100, 120):  # mma.sync reaches no more than there is
+    for number in (MMA_SYNC, 86, MMA_E4M3, 90, 100, 120):  # mma.sync reaches no more than there is
         assert 0 < architectures.tensor_macs(number) <= architectures.tensor_products(number)
     assert architectures.f64_rate(80) == 1 > architectures.f64_rate(86)
     assert architectures.f64_slots(90) == 2 < architectures.f64_slots(120)

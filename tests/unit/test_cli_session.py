@@ -282,6 +282,19 @@ def test_model_report(
     assert "1 layer left out: fewer than two correct configs recorded" in capsys.readouterr().out
 
 
+def test_model_report_replays_the_families_of_a_search(
+    stand_in: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not those that take a layer but are less accurate than it asks for."""
+    from tilewright.search import replay
+
+    raced: list[str] = []
+    monkeypatch.setattr(replay, "replay", lambda _, device, families, *__, **___: raced.extend(
+        family.name for family in families))  # fmt: skip
+    assert main(["model-report", "n1c64h28w28k64r3s3p1-accurate-nhwc"]) == 2
+    assert "direct" in raced and "hopper" in raced and "winograd4" not in raced
+
+
 def test_model_report_says_which_trials_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     trials = Path(__file__).parents[2] / "benchmarks" / "h100" / "trials.jsonl.gz"
     assert main(["model-report", "R3", "--dtype", "tf32", "--records", str(trials)]) == 2

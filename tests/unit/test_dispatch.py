@@ -39,7 +39,7 @@ from tilewright.store import Store, shipped
 from tilewright.store.record_json import made_as
 from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
-from tilewright.tuning.hints import bare
+from tilewright.tuning.hints import likeness
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 DEVICE = for_architecture("sm_90")
@@ -308,7 +308,7 @@ def test_a_store_that_is_as_it_was_is_not_read_again(box: Store, monkeypatch: py
 def test_what_was_tuned_is_forgotten_with_all_layers_alike() -> None:
     texts = (f"{LAYER}+bias", f"{LAYER}+bias+relu", str(LAYER), f"{LAYER}+relu+maxpool2", "c1h1k1r1")
     before = {text: dispatch.dispatch(Problem.parse(text), RUNTIME) for text in texts}
-    plan_cache.forget(Problem.parse(texts[0]), bare)
+    plan_cache.forget(Problem.parse(texts[0]), likeness)
     kept = [text for text in texts if dispatch.dispatch(Problem.parse(text), RUNTIME) is before[text]]
     assert kept == list(texts[3:])
 

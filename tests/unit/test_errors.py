@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tilewright import errors
-from tilewright.errors import first_error
+from tilewright.errors import StoreError, first_error
+from tilewright.search.experience import _skipping
 from tilewright.store import Store
 
 NVRTC = '6: NVRTC_ERROR_COMPILATION:\n\nx.cu(1): error: identifier "a" is undefined\n  a = error;\n'
@@ -43,3 +44,11 @@ def test_a_warning_names_the_line_of_the_user(tmp_path: Path, monkeypatch: pytes
     assert here is not None
     assert [one.filename for one in found] == [__file__] * 2
     assert [one.lineno - here.f_code.co_firstlineno for one in found] == [6, 7]
+
+
+def test_a_warning_of_a_context_manager_names_the_line_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not contextlib's, which stands between."""
+    monkeypatch.setattr(errors, "_warned", set())
+    with pytest.warns(RuntimeWarning, match="are skipped: cut off") as found, _skipping():
+        raise StoreError("cut off")
+    assert [one.filename for one in found] == [__file__]

@@ -49,7 +49,7 @@ def test_an_import_goes_before_what_was_only_tried_here(path: Path) -> None:
         box.add(record(f"tiles:t={t}.u=1", 10.0 + t, context=older))
     box.add(record("tiles:t=1.u=0", 12.0, context=older | dict(stage=Standing.WINNER.value)))
     box.add(record("tiles:t=2.u=0", 9.0, context=older), "imported")
-    found = [(h.record.config, str(h.origin)) for h in likely(box, LAYER, H100, wanted=KERNELS)]
+    found = [(h.record.config, str(h.origin)) for h in likely(box, LAYER, H100, sources=KERNELS)]
     assert found[:2] == [("tiles:t=1.u=0", "older source"), ("tiles:t=2.u=0", "imported")] and len(found) == 5
 
 
@@ -67,11 +67,11 @@ def test_export_and_import(path: Path, tmp_path: Path) -> None:
     other = Store(tmp_path / "other" / "records.sqlite")
     assert other.import_json(text) == 2
     assert best(other) is None, "what is imported is not trusted"
-    hints = likely(other, LAYER, H100, wanted=KERNELS)
+    hints = likely(other, LAYER, H100, sources=KERNELS)
     assert [h.record.config for h in hints] == ["tiles:t=2.u=1", "tiles:t=1.u=0"]
     assert hints[0].origin == "imported" and hints[1].record.versions.driver == "5"
     assert other.import_json(text) == 0, "what was imported before is not kept twice"
-    assert len(likely(other, LAYER, H100, wanted=KERNELS)) == 2
+    assert len(likely(other, LAYER, H100, sources=KERNELS)) == 2
     assert [h.record.config for h in likely(other, LAYER, H100, True, KERNELS)] == ["tiles:t=1.u=0"]
     assert other.info().imported == 2
     assert json.loads(other.export_json())["records"] == [], "what was not verified here is not passed on"
@@ -112,7 +112,7 @@ def test_what_an_import_would_refuse_is_left_out_of_an_export(
 def test_of_a_check_made_elsewhere_only_the_worst_error_is_known(path: Path) -> None:
     box = Store(path, shipped=False)
     assert box.import_json(file_of(shared())) == 1
-    (found,) = likely(box, LAYER, H100, wanted=KERNELS)
+    (found,) = likely(box, LAYER, H100, sources=KERNELS)
     assert (found.record.check, found.record.worst, record().worst) == (None, 0.2, 0.1)
     assert replace(record(), check=None).worst is None
 
@@ -121,7 +121,7 @@ def test_a_failed_import_is_not_tried_again(path: Path) -> None:
     box = Store(path, shipped=False)
     box.import_json(file_of(shared()))
     box.add(record("tiles:t=2.u=0", outcome="correctness", measurement=None), "verified")
-    assert likely(box, LAYER, H100, wanted=KERNELS) == []
+    assert likely(box, LAYER, H100, sources=KERNELS) == []
 
 
 BAD_ROWS: list[tuple[dict[str, Any], str]] = [
@@ -252,14 +252,14 @@ def test_shipped_winners_lie_below_the_users_own(path: Path, monkeypatch: pytest
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             assert box.info().shipped == 3
-            found = likely(box, LAYER, H100, wanted=KERNELS)
+            found = likely(box, LAYER, H100, sources=KERNELS)
             assert [h.record.config for h in found] == ["tiles:t=2.u=0", "tiles:t=1.u=0"]
             assert {h.origin for h in found} == {"shipped"}
         assert len(caught) == 3
         box.import_json(file_of(shared(config={"t": 4, "u": 0}, cold_us=500.0)))
-        first, *_ = likely(box, LAYER, H100, wanted=KERNELS)
+        first, *_ = likely(box, LAYER, H100, sources=KERNELS)
         assert first.record.config == "tiles:t=4.u=0", "the user's own first"
-        assert likely(Store(path, shipped=False), LAYER, H100, wanted=KERNELS)[1:] == []
+        assert likely(Store(path, shipped=False), LAYER, H100, sources=KERNELS)[1:] == []
         assert best(box) is None
     finally:
         shipped.shipped_rows.cache_clear()

@@ -19,6 +19,7 @@ from tilewright.problem import Problem
 from tilewright.search import model, trials_file
 from tilewright.search import strategies as search
 from tilewright.search.experience import KEPT, Experience, Lesson, learn, shipped
+from tilewright.search.space import Space
 
 DIRECT = family("direct")
 DEVICE = for_architecture("sm_90")
@@ -143,7 +144,7 @@ def test_the_search_expects_what_it_was_taught(configs: list[Config]) -> None:
     """A config that was three times slower than estimated on a like layer falls behind."""
     bad = configs[0]
     slow = Lesson(DEVICE, HERE, "direct", ((bad, 3.0 * model.estimate(DIRECT, HERE, DEVICE, bad).total_us),))
-    ranked = search.ModelRanking(DIRECT, HERE, DEVICE, random.Random(0), configs, Experience([slow]))
+    ranked = search.ModelRanking(Space(DIRECT, HERE, DEVICE), random.Random(0), configs, Experience([slow]))
     assert ranked.order()[0] != bad
     assert ranked.seen[bad] > model.estimate(DIRECT, HERE, DEVICE, bad).total_us
 

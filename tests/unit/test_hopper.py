@@ -108,7 +108,7 @@ def test_compiles_with_sums_in_registers_and_products_under_way_together(text: s
     problem = Problem.parse(text)
     assert HOPPER.refuses(problem, H100) is None
     rng = random.Random(text)
-    liked = ModelRanking(HOPPER, problem, H100, rng)
+    liked = ModelRanking(Space(HOPPER, problem, H100), rng)
     liked.glance()  # to look further takes seconds, and finds much the same
     chosen = {c["x"]: c for c in (liked.space.sample(rng) for _ in range(8))}  # each way to read x
     for config in (liked.order()[0], *chosen.values()):

@@ -280,7 +280,7 @@ def test_after_failures_only_the_search_goes_elsewhere() -> None:
         strategy.tell(outcome(config, None, LAYER))
     (found,) = strategy.propose(1)
     assert found != order[8]
-    params = search.ModelRanking(Direct(), LAYER, DEVICE, random.Random(0), order).space.params
+    params = search.ModelRanking(Space(Direct(), LAYER, DEVICE), random.Random(0), order).space.params
     places = coordinates(params, [found, order[8], *order[:8]])
     apart = [abs(places[2:] - place).sum(axis=1).min() for place in places[:2]]
     assert apart[0] > apart[1]
@@ -336,14 +336,14 @@ def test_the_best_of_each_kind_is_climbed_from(
     monkeypatch.setattr(search.model, "estimate", estimate)
     for seed in range(3):
         rng, known = random.Random(seed), Experience()
-        looked = search.ModelRanking(TwoKinds(), PROBLEM, DEVICE, rng, None, known, pins)
+        looked = search.ModelRanking(Space(TwoKinds(), PROBLEM, DEVICE, pins), rng, None, known)
         looked.deepen()
         assert looked.order()[0]["kind"] == 1, "15 at best; of the other kind 17"
 
 
 def test_a_foretaste_is_of_what_was_looked_at_for_the_promise() -> None:
     strategy = search.make("model", Direct(), LAYER, DEVICE)
-    looked = search.ModelRanking(Direct(), LAYER, DEVICE, random.Random(0))
+    looked = search.ModelRanking(Space(Direct(), LAYER, DEVICE), random.Random(0))
     looked.glance()
     found = strategy.foretaste(8)
     assert len(set(found)) == 8 and set(found) <= set(looked.seen) and strategy.gain() > 0.0
@@ -371,7 +371,7 @@ def counts(configs: list[Config]) -> dict[str, int]:
 
 def test_families_share_by_what_they_promise_then_by_what_they_reach() -> None:
     strategies = [Promising("slow", 20.0), Promising("fast", 10.0)]
-    proposals = Proposals(list(strategies), lambda config: True, ["slow", "fast"])
+    proposals = Proposals(dict(zip(["slow", "fast"], strategies, strict=True)), lambda config: True)
     first = proposals.next(17)
     assert first[0].family == "fast"  # the family that promises most is asked first
     assert counts(first) == {"slow": 1, "fast": 16, "odd": 0}  # (10 / 20) ** 4 of the other's share
@@ -384,7 +384,8 @@ def test_families_share_by_what_they_promise_then_by_what_they_reach() -> None:
 def test_what_promises_most_so_far_may_be_compiled_while_the_others_look() -> None:
     strategies = [Promising("odd", 5.0), Promising("slow", 20.0), Promising("fast", 10.0)]
     for count in (2, 0):
-        proposals = Proposals(list(strategies), lambda config: True, ["odd", "slow", "fast"])
+        named = dict(zip(["odd", "slow", "fast"], strategies, strict=True))
+        proposals = Proposals(named, lambda config: True)
         early = []
         while not proposals.looked:
             early.append([config.family for config in proposals.look(count)])
@@ -392,15 +393,15 @@ def test_what_promises_most_so_far_may_be_compiled_while_the_others_look() -> No
     assert [proposals.best_us(Config(name, ())) for name in ("odd", "slow", "fast")] == [5.0, 20.0, 10.0]
     proposals.tell(outcome(Config("fast", row(0).items), 3.0))
     assert proposals.best_us(Config("fast", ())) == 3.0
-    unseen = Proposals([Promising("odd", 5.0)], lambda config: True, ["odd"])
+    unseen = Proposals({"odd": Promising("odd", 5.0)}, lambda config: True)
     assert unseen.best_us(Config("odd", ())) == 0.0, "what won elsewhere does not wait"
-    assert Proposals([Promising("odd", math.inf)], lambda config: True).look(2) == []
+    assert Proposals({"odd": Promising("odd", math.inf)}, lambda config: True).look(2) == []
 
 
 def test_what_a_strategy_proposed_first_is_not_proposed_again_as_a_winner() -> None:
     won = [row(i) for i in (50, 0, 1, 51)]
-    proposals = Proposals([RowStrategy("all", Row(), PROBLEM, DEVICE)], lambda config: True, ["row"], won)
-    found = [*proposals.first(1), *proposals.look(2)]
+    proposals = Proposals({"row": RowStrategy("all", Row(), PROBLEM, DEVICE)}, lambda config: True, won)
+    found = [*proposals.next_hints(1), *proposals.look(2)]
     while batch := proposals.next(4):
         found += batch
     assert len(found) == len(set(found)) == 100 and found[0] == row(50)
@@ -414,7 +415,7 @@ def test_a_family_waits_for_faster_ones_so_long_and_no_longer() -> None:
         return sorted(names, key=lambda name: proposals.best_us(Config(name, ())))
 
     for untried, waits in ((), True), (("slow",), False):
-        proposals = Proposals(list(strategies), lambda config: True, names, untried=untried)
+        proposals = Proposals(dict(zip(names, strategies, strict=True)), lambda config: True, untried=untried)
         while not proposals.looked:
             proposals.look(0)
         assert order(proposals) == ["odd", *(["fast", "slow"] if waits else ["slow", "fast"])], untried
@@ -427,7 +428,7 @@ def test_a_family_waits_for_faster_ones_so_long_and_no_longer() -> None:
 
 def test_a_family_that_promises_much_is_hopeful_until_it_is_measured() -> None:
     strategies = [Promising("slow", 20.0), Promising("fast", 10.0)]
-    proposals = Proposals(list(strategies), lambda config: True, ["slow", "fast"])
+    proposals = Proposals(dict(zip(["slow", "fast"], strategies, strict=True)), lambda config: True)
     assert proposals.hopeful(1.0) and proposals.look(0) == [] and proposals.hopeful(1.0), "one has not looked"
     assert proposals.look(0) == [] and not proposals.hopeful(1.0)
     proposals.tell(outcome(Config("slow", row(0).items), 13.0))
@@ -441,7 +442,7 @@ def test_a_family_that_promises_much_is_hopeful_until_it_is_measured() -> None:
 def test_a_family_that_is_used_up_is_no_longer_hopeful() -> None:
     short = Promising("fast", 10.0)
     short._rest = iter(range(2))
-    proposals = Proposals([Promising("slow", 20.0), short], lambda config: True, ["slow", "fast"])
+    proposals = Proposals({"slow": Promising("slow", 20.0), "fast": short}, lambda config: True)
     assert not [proposals.look(0), proposals.look(0)][1]
     proposals.tell(outcome(Config("slow", row(90).items), 20.0))
     found = [config for config in proposals.next(8) if config.family == "fast"]
@@ -454,15 +455,15 @@ def test_a_family_that_is_used_up_is_no_longer_hopeful() -> None:
 
 def test_a_family_that_promises_nothing_gets_an_equal_share() -> None:
     strategies = [Promising("odd", math.inf), Promising("fast", 10.0)]
-    proposals = Proposals(list(strategies), lambda config: True, ["odd", "fast"])
+    proposals = Proposals(dict(zip(["odd", "fast"], strategies, strict=True)), lambda config: True)
     assert counts(proposals.next(8)) == {"slow": 0, "fast": 4, "odd": 4}
 
 
 def test_what_won_elsewhere_takes_turns_with_what_is_proposed() -> None:
     elsewhere = [Config("elsewhere", row(i).items) for i in range(6)]
-    proposals = Proposals([Promising("fast", 10.0)], lambda config: True, ["fast"], elsewhere)
-    assert [c.family for c in proposals.first(2)] == ["elsewhere"] * 2
+    proposals = Proposals({"fast": Promising("fast", 10.0)}, lambda config: True, elsewhere)
+    assert [c.family for c in proposals.next_hints(2)] == ["elsewhere"] * 2
     later = [c.family for c in proposals.next(2) + proposals.next(4) + proposals.next(4)]
     assert later == ["fast"] * 2 + ["elsewhere"] * 2 + ["fast"] * 2 + ["elsewhere"] * 2 + ["fast"] * 2
-    one_by_one = Proposals([Promising("fast", 10.0)], lambda config: True, ["fast"], elsewhere)
+    one_by_one = Proposals({"fast": Promising("fast", 10.0)}, lambda config: True, elsewhere)
     assert [one_by_one.next(1)[0].family for _ in range(4)].count("elsewhere") <= 2

@@ -13,7 +13,7 @@ from tilewright.device import for_architecture
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.kernels.stem import work
-from tilewright.kernels.stem.tile import crowd, runs, tiling_of
+from tilewright.kernels.stem.tile import crowd, runs_of, tiling_of
 from tilewright.problem import Problem
 from tilewright.search.model import H100 as MODEL
 from tilewright.search.strategies import rank
@@ -61,7 +61,7 @@ def test_it_needs_tensor_cores_and_a_gpu() -> None:
     ),
 )
 def test_runs(text: str, copy: int, lead: int, shift: int, unaligned: bool, quarters: int) -> None:
-    it = runs(Problem.parse(text))
+    it = runs_of(Problem.parse(text))
     assert (it.copy, it.lead, it.shift, it.unaligned, it.quarters) == (copy, lead, shift, unaligned, quarters)
 
 
@@ -80,7 +80,7 @@ def test_lanes_share_out_words_of_a_row_of_rows_or_of_planes(
     text: str, fan: tuple[int, int, int], steps: int
 ) -> None:
     problem = Problem.parse(text)
-    assert runs(problem).fan == fan and runs(problem).steps(problem) == steps
+    assert runs_of(problem).fan == fan and runs_of(problem).steps(problem) == steps
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_lanes_share_out_words_of_a_row_of_rows_or_of_planes(
     ),
 )
 def test_lanes_read_from_different_banks(text: str, gap: int, words: int) -> None:
-    it = runs(Problem.parse(text))
+    it = runs_of(Problem.parse(text))
     assert it.gap == gap and crowd(it.step, 0, 0, it.fan) == words
 
 
@@ -118,7 +118,7 @@ def test_outputs_that_no_cache_holds_go_to_memory_in_full() -> None:
 
 def test_narrow_tiles_are_copied_in_smaller_pieces() -> None:
     problem = Problem.parse("n1c1h64w64k32r3s3p1-i8")
-    assert [runs(problem, BASE | dict(tw=tw)).copy for tw in (64, 32, 16, 8)] == [16, 16, 16, 8]
+    assert [runs_of(problem, BASE | dict(tw=tw)).copy for tw in (64, 32, 16, 8)] == [16, 16, 16, 8]
 
 
 def test_arrays_that_are_not_aligned_are_packed_alike() -> None:

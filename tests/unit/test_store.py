@@ -12,7 +12,7 @@ from store_samples import DEVICE, GOOD, H100, KERNELS, LAYER, best, families, pa
 
 from tilewright.plans.provenance import Origin
 from tilewright.problem import Problem
-from tilewright.record import Measurement, Record, Search, Standing, Versions
+from tilewright.record import Measurement, Record, Search, Spent, Standing, Versions
 from tilewright.store import Store
 from tilewright.store.record_json import from_json, to_json
 from tilewright.store.sources import Sources
@@ -160,21 +160,22 @@ def test_another_source_is_a_hint_only(path: Path) -> None:
     box.add(record("tiles:t=1.u=0", 7.0, context={"compiler": "old"}))
     box.add(record("tiles:t=2.u=0", 6.0, context={"compiler": "old"}))
     assert best(box) is None
-    found = likely(box, LAYER, H100, wanted=KERNELS)
+    found = likely(box, LAYER, H100, sources=KERNELS)
     assert [h.record.config for h in found] == ["tiles:t=2.u=0", "tiles:t=1.u=0"]
     box.add(record("tiles:t=2.u=0", outcome="correctness", measurement=None))
-    assert [h.record.config for h in likely(box, LAYER, H100, wanted=KERNELS)] == ["tiles:t=1.u=0"]
+    assert [h.record.config for h in likely(box, LAYER, H100, sources=KERNELS)] == ["tiles:t=1.u=0"]
 
 
 def test_what_an_earlier_version_stored_is_a_hint_and_it_can_read_ours(path: Path) -> None:
     box = Store(path, shipped=False)
     box.add(replace(record(), source="5f" * 16))  # it hashed whole modules
     assert best(box) is None and box.best(LAYER, H100) == replace(record(), source="5f" * 16)
-    (found,) = likely(box, LAYER, H100, wanted=KERNELS)
+    (found,) = likely(box, LAYER, H100, sources=KERNELS)
     assert (found.record.config, found.origin) == (record().config, Origin.OLDER)
     assert record().source and "source" not in json.loads(to_json(record())), "a field that it would refuse"
     box.add(record(us=12.0), "verified")
-    assert best(box) == record().config and likely(box, LAYER, H100, wanted=KERNELS)[0].record.cold_us == 10.0
+    assert best(box) == record().config
+    assert likely(box, LAYER, H100, sources=KERNELS)[0].record.cold_us == 10.0
 
 
 def test_what_is_imported_was_not_of_these_kernels(path: Path) -> None:
@@ -187,7 +188,7 @@ def test_a_winner_of_two_sources_has_its_better_place(path: Path) -> None:
     box = Store(path)
     for config, us, compiler in (("t=1", 5.0, "old"), ("t=2", 7.0, "old"), ("t=1", 9.0, "older")):
         box.add(record(f"tiles:{config}.u=0", us, context={"compiler": compiler}))
-    found = [hint.record for hint in likely(box, LAYER, H100, wanted=KERNELS)]
+    found = [hint.record for hint in likely(box, LAYER, H100, sources=KERNELS)]
     assert [(h.config, h.measurement and h.measurement.cold_us) for h in found] == [
         ("tiles:t=1.u=0", 5.0), ("tiles:t=2.u=0", 7.0)
     ]  # fmt: skip
@@ -200,7 +201,7 @@ def won(problem: str, t: int = 1, us: float = 9.0, **context: str) -> Record:
 
 
 def alike(box: Store, name: str) -> list[str]:
-    found = hints.alike(box, Problem.parse(SIZES + name), DEVICE, wanted=KERNELS)
+    found = hints.alike(box, Problem.parse(SIZES + name), DEVICE, sources=KERNELS)
     return [f"{one.problem.removeprefix(SIZES)} {one.config[6:]}" for one in found]
 
 
@@ -227,7 +228,7 @@ def test_images_of_a_pixel_lie_alike_in_both_layouts(path: Path) -> None:
     box.add(won("n1c64h1w1k128r1s1-f16-nhwc"))
     for name, found in (("-f16+bias", 1), ("-bf16-nhwc2nchw", 1), ("-f32", 0)):
         asked = Problem.parse("n1c64h1w1k128r1s1" + name)
-        assert len([*hints.alike(box, asked, DEVICE, wanted=KERNELS)]) == found
+        assert len([*hints.alike(box, asked, DEVICE, sources=KERNELS)]) == found
 
 
 def test_of_layers_alike_only_who_was_searched_well(path: Path) -> None:
@@ -244,7 +245,7 @@ def test_of_layers_alike_only_who_was_searched_well(path: Path) -> None:
     assert alike(box, "-f32+silu") == ["-f32 t=4.u=0"]
     relu, h200 = Problem.parse(name + "+relu"), replace(DEVICE, name="NVIDIA H200")
     none = Sources((), DEVICE, "c1")
-    assert len([*hints.alike(box, relu, DEVICE, wanted=none)]) == 2, "no family is wanted that did not race"
+    assert len([*hints.alike(box, relu, DEVICE, sources=none)]) == 2, "no family is wanted that did not race"
     assert [one.problem for one in hints.alike(box, relu, h200)] == [name], "of a device with the same chip"
     box.add(record("tiles:t=4.u=0", problem=name + "+relu", outcome="correctness", measurement=None))
     assert alike(box, "-f32+relu") == [], "what is wrong here"
@@ -265,7 +266,7 @@ def test_how_far_a_record_came_is_kept_as_it_always_was(path: Path) -> None:
     """A store of an earlier version says the same to this one, and the other way round."""
     trial = record(standing=Standing.TRIAL)
     winner = record("tiles:t=2.u=0", 20.0, standing=Standing.WINNER, search=Search(("tiles", "slabs")))
-    cut = replace(winner, search=Search(("tiles", "slabs"), (20.0, 45)), shared_worst=0.1)
+    cut = replace(winner, search=Search(("tiles", "slabs"), Spent(20.0, 45)), shared_worst=0.1)
     finalist = replace(trial, standing=Standing.FINALIST, versions=Versions("c1", "5", {"clocks_sm": "1980"}))
     for one, context in (
         (trial, '"context":{"compiler":"c1","stage":"trial"}'),

@@ -52,17 +52,17 @@ def trials(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> Trials:
 
 def test_after_one_that_is_too_slow_the_next_is_judged_by_itself(trials: Trials, planted: Planted) -> None:
     planted.late = (0, 1)
-    slow, spoilt = trials.run(CONFIG, 1.0, "quick")
+    slow, spoilt = trials.run(CONFIG, 1.0, full=False)
     assert (slow.outcome, spoilt, slow.check, slow.measurement) == ("timeout", False, None, None)
     assert slow.reason.startswith("a run took ") and "too long after 20000 us" in slow.reason
 
     planted.late = ()
-    right, spoilt = trials.run(CONFIG, HOUR_US, "quick")
+    right, spoilt = trials.run(CONFIG, HOUR_US, full=False)
     assert (right.outcome, spoilt, right.reason) == ("correct", False, "")
     assert right.check and right.check.ok and right.measurement
 
     planted.fault = write_y
-    wrong, spoilt = trials.run(CONFIG, HOUR_US, "quick")
+    wrong, spoilt = trials.run(CONFIG, HOUR_US, full=False)
     assert (wrong.outcome, spoilt) == ("correctness", False)
     assert wrong.check and not wrong.check.ok and "too long" not in wrong.reason
 
@@ -72,7 +72,7 @@ def test_a_host_that_is_late_once_is_not_held_against_a_config(
     trials: Trials, planted: Planted, which: int
 ) -> None:
     planted.late = (which,)
-    found, spoilt = trials.run(CONFIG, 1.0, "quick")
+    found, spoilt = trials.run(CONFIG, 1.0, full=False)
     assert (found.outcome, spoilt) == ("correct", False)
 
 
@@ -80,5 +80,5 @@ def test_one_that_is_too_slow_and_writes_where_it_must_not_leaves_a_device_not_t
     trials: Trials, planted: Planted
 ) -> None:
     planted.late, planted.fault = (0, 1), write_x
-    slow, spoilt = trials.run(CONFIG, 1.0, "quick")
+    slow, spoilt = trials.run(CONFIG, 1.0, full=False)
     assert (slow.outcome, spoilt) == ("timeout", True)

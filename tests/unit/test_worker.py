@@ -121,7 +121,7 @@ def test_one_process_serves_many(worker: Worker) -> None:
     with worker:
         pids = {worker.versions.others["pid"] for _ in range(3) if worker.run(config(0))}
         assert len(pids) == 1
-        assert worker._restarts == 0
+        assert worker.restarts == 0
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_spoilt_device_gets_a_new_process(worker: Worker) -> None:
     with worker:
         assert worker.run(config(5)).outcome == "correct"
         worker.run(config(0))
-        assert worker._restarts == 1
+        assert worker.restarts == 1
 
 
 def test_compilers_that_misbehave(worker: Worker) -> None:
@@ -169,11 +169,11 @@ def test_final_that_dies(worker: Worker) -> None:
 def test_a_device_error_is_not_left_to_the_next(worker: Worker) -> None:
     with worker:
         for ask in (lambda: worker.final([config(0), config(6)], Limits()), worker.prepare):
-            restarts = worker._restarts
+            restarts = worker.restarts
             with pytest.raises(RunError, match="ILLEGAL_ADDRESS"):
                 ask()
             assert worker.run(config(0)).outcome == "correct"
-            assert worker._restarts == restarts + 1
+            assert worker.restarts == restarts + 1
 
 
 def test_a_reference_that_fails_says_why(worker: Worker) -> None:

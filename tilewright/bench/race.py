@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tilewright.dispatch.choices import racing
+from tilewright.dispatch.choices import sources_for
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.record import Record
@@ -24,7 +24,7 @@ def raced(
         store: what was tried; only what is of these very kernels counts.
         families: names of those to tell of; none: all that race.
     """
-    sources = racing(Request(problem, families=tuple(families)), runtime)
+    sources = sources_for(Request(problem, families=tuple(families)), runtime)
     known = store.records(problem, runtime.device.key) if store else []
     now = [record for record in known if sources.has(record)]
     return {name: _best([r for r in now if r.family == name]) for name in sources.names}

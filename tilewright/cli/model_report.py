@@ -117,14 +117,14 @@ def _recorded(known: list[Record]) -> str:
 def _replay(
     layer: Layer, device: Device, records: list[Record], strategy: str, seed: int, progress: ProgressBar
 ) -> Replay | None:
-    """Replay a layer over all families that take it."""
+    """Replay a layer over the families that a search of it has."""
     from tilewright.kernels import FAMILIES, pick
     from tilewright.search.replay import replay
+    from tilewright.search.space import usable
 
-    racing = pick(FAMILIES, ())
-    usable = [family for family in racing if family.refuses(layer.problem, device) is None]
+    families, _ = usable(pick(FAMILIES, ()), layer.problem, device)
     progress.now(layer.name)
-    one = replay(layer.problem, device, usable, records, strategy, seed=seed)
+    one = replay(layer.problem, device, families, records, strategy, seed=seed)
     if one:
         progress.finished(f"{layer.name}: {count(one.recorded, 'config')} recorded")
     return one

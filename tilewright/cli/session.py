@@ -92,10 +92,10 @@ class TuningSession:
 
     def _faster_trial(self, problem: Problem, winner: Record) -> bool:
         """Whether a search that did not end has seen what may be faster than the winner."""
-        from tilewright.dispatch.choices import racing
+        from tilewright.dispatch.choices import sources_for
 
         request = self.wanted.of(problem)
-        sources = racing(request, self.runtime)
+        sources = sources_for(request, self.runtime)
         known = self.store.records(problem, self.runtime.device.key)
         allowed = [record for record in known if record.deterministic >= request.deterministic]
         telling = [record for record in allowed if record.compared or record.cold_us < winner.cold_us]

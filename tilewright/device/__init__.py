@@ -1,5 +1,16 @@
 """Devices as plain values (``device.py``), and what came with which GPU (``architectures.py``)."""
 
-from tilewright.device.device import Device, Kind, Rates, chip, for_architecture, parse_selector
+from tilewright.device.device import (
+    BACKENDS,
+    Device,
+    Kind,
+    Rates,
+    chip,
+    for_architecture,
+    parse_selector,
+    read_key,
+)
 
-__all__ = ["Device", "Kind", "Rates", "chip", "for_architecture", "parse_selector"]
+__all__ = [
+    "BACKENDS", "Device", "Kind", "Rates", "chip", "for_architecture", "parse_selector", "read_key",
+]  # fmt: skip

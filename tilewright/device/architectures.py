@@ -15,7 +15,7 @@ WARP = 32  # threads
 # The first compute capability that has it.
 TENSOR_I8 = 75  # tensor cores as Turing's, of f16 and i8
 MMA_SYNC = 80  # the products of mma.sync that kernels use; bf16 and tf32
-E4M3 = 89  # mma.sync of e4m3; before, f8 is widened to f16
+MMA_E4M3 = 89  # mma.sync of e4m3; before, f8 is widened to f16
 CLUSTERS = 90
 CHAINED = 90  # a launch may overlap the one before it
 WGMMA = 90  # and no other: wgmma is of sm_90a alone

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.device.architectures import (
     ARCHITECTURES,
@@ -19,6 +19,11 @@ from tilewright.device.architectures import (
     tensor_macs,
 )
 from tilewright.errors import DeviceError, shown
+
+BACKENDS = ("cuda", "opencl", "numpy")
+_KB = 1024
+_KEY = re.compile(rf"({'|'.join(BACKENDS)})/(.+)/([^/]*)/([0-9]{{1,6}})")
+_SELECTOR = re.compile(r"(cpu|cuda|opencl|numpy)(?::(\d{1,4}))?")
 
 
 @dataclass(frozen=True)
@@ -164,20 +169,29 @@ def _usual(lanes: int) -> Kind:
     return Kind.GPU if lanes == WARP else Kind.CPU
 
 
+class DeviceKey(NamedTuple):
+    """The parts of a ``Device.key``."""
+
+    backend: str
+    name: str
+    arch: str
+    units: int
+
+
+def read_key(key: str) -> DeviceKey | None:
+    """Read a ``Device.key``; None if it is none."""
+    found = _KEY.fullmatch(key)
+    return DeviceKey(found[1], found[2], found[3], int(found[4])) if found else None
+
+
 def chip(key: str) -> str:
     """Return the chip that a ``Device.key`` names: of CUDA the key without the device's name, else all of it.
 
     GPUs of one architecture and as many units are one chip, with this or that memory and clock (H100 SXM,
     H200, GH200). What wins on one is likely on another: a hint, to be verified there.
     """
-    backend, _, rest = key.partition("/")
-    if backend != "cuda":
-        return key
-    return "/".join((backend, *rest.rsplit("/", 2)[1:]))
-
-
-_KB = 1024
-_SELECTOR = re.compile(r"(cpu|cuda|opencl|numpy)(?::(\d{1,4}))?")
+    found = read_key(key)
+    return f"cuda/{found.arch}/{found.units}" if found and found.backend == "cuda" else key
 
 
 def for_architecture(arch: str) -> Device:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from tilewright.device import Device
@@ -21,8 +21,9 @@ from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.record import Outcome, Record
 from tilewright.runtime.base import Runtime
-from tilewright.search.space import legal, usable
+from tilewright.search.space import legal_config, usable
 from tilewright.store import Store
+from tilewright.store.rows import VERIFIED
 from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.hints import alike, likely
@@ -30,7 +31,7 @@ from tilewright.tuning.hints import alike, likely
 # Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
 # few spill registers, so may the next hundred.
 GUESSES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
-MOST_HINTS = 2  # winners from elsewhere, verified in turn until one is right
+MOST_VERIFIED = 2  # winners from elsewhere, in turn until one is right
 ALL_SEEN = 1_000_000  # all that the model has seen
 REFERENCE = Config.make("reference", {"v": 1})
 
@@ -72,11 +73,12 @@ def candidates(
     guess = Provenance(Origin.UNTUNED if verify else Origin.MODEL, verified=False, options=_options(request))
     seen: set[Config] = set()
     if store is not None and families:
-        sources = Sources(families, device, compiler)
-        for found in _stored(request, device, sources, store, families, verify, seen):
+        winners = _Winners(request, device, compiler, store, families)
+        for config, why in winners.own(verify):
             guess = Provenance(Origin.MODEL, verified=False)
-            yield found
-        for config, like in _alike(request, device, sources, store, families):
+            yield config, why
+        seen |= winners.seen
+        for config, like in winners.alike():
             origin = Origin.ALIKE if guess.origin is Origin.UNTUNED else Origin.ALIKE_THERE
             if config not in seen:
                 yield config, replace(guess, origin=origin, like=like)
@@ -98,69 +100,78 @@ def _options(request: Request) -> str:
     return f" --family {','.join(tunable)}" * bool(tunable) + " --deterministic" * request.deterministic
 
 
-def _stored(
-    request: Request, device: Device, sources: Sources, store: Store, families: list[Family],
-    verify: Verify | None, seen: set[Config],
-) -> Iterator[tuple[Config, Provenance]]:  # fmt: skip
-    """Yield the store's winner, and hints: those that were right when verified, or all where nobody can.
+class _Winners:
+    """What a store knows to have won: for a request on a device, and for layers alike.
 
-    All that are yielded, or were found out about, are put into ``seen``; of others nothing is known.
+    Attributes:
+        seen: configs that were handed out, or found out about; of others nothing is known.
     """
-    tried = 0
-    try:
-        for config, origin in _known(request, device, sources, store, families):
-            if origin is Origin.STORED or verify is None:
-                seen.add(config)
-                yield config, Provenance(origin, verified=origin is Origin.STORED)
-                continue
-            if (tried := tried + 1) > MOST_HINTS:
-                return
-            with _verifying:
-                record = verify(config)
-            if record is None:
-                return
-            seen.add(config)
-            _remember(store, sources.signed(record))
-            if record.outcome == Outcome.CORRECT and record.deterministic >= request.deterministic:
-                yield config, Provenance(origin)
-    except StoreError as error:
-        warn_once(f"the store is not used: {error}", f"store {store.path}")
 
+    def __init__(
+        self, request: Request, device: Device, compiler: str, store: Store, families: list[Family]
+    ) -> None:
+        self._request, self._device, self._store = request, device, store
+        self._families = {family.name: family for family in families}
+        self._sources = Sources(families, device, compiler)
+        self.seen: set[Config] = set()
 
-def _known(
-    request: Request, device: Device, sources: Sources, store: Store, families: list[Family]
-) -> Iterator[tuple[Config, Origin]]:
-    """Yield the store's winner, then legal hints, likeliest first; the store is asked as they are needed.
+    def own(self, verify: Verify | None) -> Iterator[tuple[Config, Provenance]]:
+        """Yield the layer's winner; then hints that are right when verified, or all where nobody can."""
+        tried = 0
+        with self._unread():
+            for config, origin in self._known():
+                if origin is Origin.STORED or verify is None:
+                    self.seen.add(config)
+                    yield config, Provenance(origin, verified=origin is Origin.STORED)
+                    continue
+                if (tried := tried + 1) > MOST_VERIFIED:
+                    return
+                with _verifying:
+                    record = verify(config)
+                if record is None:
+                    return
+                self.seen.add(config)
+                _remember(self._store, self._sources.signed(record))
+                if record.outcome == Outcome.CORRECT and record.deterministic >= self._request.deterministic:
+                    yield config, Provenance(origin)
 
-    Raises:
-        StoreError: the store cannot be used.
-    """
-    asked = request.problem, device.key, request.deterministic, sources
-    if (best := store.best(*asked)) and (config := _config(best)):
-        yield config, Origin.STORED
-    for hint in likely(store, *asked):
-        if config := legal(hint.record.config, families, request.problem, device):
-            yield config, hint.origin
+    def alike(self) -> Iterator[tuple[Config, str]]:
+        """Yield legal winners of layers alike, each with its layer: not verified, as the model's choices."""
+        problem, deterministic = self._request.problem, self._request.deterministic
+        with self._unread():
+            for record in alike(self._store, problem, self._device, deterministic, self._sources):
+                config = self._legal(record)
+                if config and self._families[config.family].deterministic(config) >= deterministic:
+                    yield config, record.problem
 
+    def _known(self) -> Iterator[tuple[Config, Origin]]:
+        """Yield the store's winner, then legal hints, likeliest first; the store is asked as they are needed.
 
-def _alike(
-    request: Request, device: Device, sources: Sources, store: Store, families: list[Family]
-) -> Iterator[tuple[Config, str]]:
-    """Yield legal winners of layers alike, each with its layer: not verified, as the model's choices."""
-    known = {family.name: family for family in families}
-    asked = request.problem, device, request.deterministic, sources
-    try:
-        for record in alike(store, *asked):
-            config = legal(record.config, families, request.problem, device)
-            if config and known[config.family].deterministic(config) >= request.deterministic:
-                yield config, record.problem
-    except StoreError as error:
-        warn_once(f"the store is not used: {error}", f"store {store.path}")
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        asked = self._request.problem, self._device.key, self._request.deterministic, self._sources
+        if (best := self._store.best(*asked)) and (config := _config(best)):
+            yield config, Origin.STORED
+        for hint in likely(self._store, *asked):
+            if config := self._legal(hint.record):
+                yield config, hint.origin
+
+    def _legal(self, record: Record) -> Config | None:
+        return legal_config(record.config, self._families.values(), self._request.problem, self._device)
+
+    @contextmanager
+    def _unread(self) -> Iterator[None]:
+        """Do without a store that cannot be read, with a warning."""
+        try:
+            yield
+        except StoreError as error:
+            warn_once(f"the store is not used: {error}", f"store {self._store.path}")
 
 
 def _remember(store: Store, record: Record) -> None:
     try:
-        store.add(record, "verified")
+        store.add(record, VERIFIED)
     except StoreError as error:
         warn_once(f"the store cannot be written: {error}", f"store {store.path}")
 
@@ -206,7 +217,7 @@ def ranked_for(
 
 def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:
     """Return the stored winner, of these very kernels."""
-    sources = racing(request, runtime)
+    sources = sources_for(request, runtime)
     return store.best(request.problem, runtime.device.key, request.deterministic, sources)
 
 
@@ -221,7 +232,7 @@ def settled(
     best = stored(request, runtime, store)
     if best is None or not best.compared:
         return None
-    sources = racing(request, runtime)
+    sources = sources_for(request, runtime)
     won = [r for r in store.records(request.problem, runtime.device.key) if r.won and sources.has(r)]
     won = [r for r in won if budget is None or budget.within(r.search.cut)]
     may_answer = [r for r in won if r.deterministic >= request.deterministic]
@@ -229,7 +240,7 @@ def settled(
     return best if any(names is None or set(sources.names) <= set(names) for names in raced) else None
 
 
-def racing(request: Request, runtime: Runtime) -> Sources:
+def sources_for(request: Request, runtime: Runtime) -> Sources:
     """Return the kernels of all families that may win and take the problem."""
     known = usable(pick(FAMILIES, request.families), request.problem, runtime.device)[0]
     return Sources(known, runtime.device, runtime.compiler)

@@ -9,7 +9,7 @@ from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 from tilewright.tuning.events import KNOWN, Progress, TuneResult
-from tilewright.tuning.hints import bare
+from tilewright.tuning.hints import likeness
 from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.tuner import tune
 from tilewright.tuning.worker_pool import WorkerPool
@@ -45,6 +45,6 @@ def tune_once(
     try:
         result = tune(problem, runtime, wanted, store=store, progress=progress, children=children)
     finally:
-        forget(problem, bare)
+        forget(problem, likeness)
     _ = result.winner  # raises where there is none, under python -O too
     return result

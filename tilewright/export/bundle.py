@@ -162,16 +162,16 @@ def bundle(
     """
     family = kernels.family(config.family)
     family.check(problem, device, config)
-    plan = family.blueprint(problem, device, config)
-    packer = pack(problem, device, plan) if plan.pack is not None else None
-    blueprints = [*plan.programs, *([packer] if packer else [])]
+    blueprint = family.blueprint(problem, device, config)
+    packer = pack(problem, device, blueprint) if blueprint.pack is not None else None
+    programs = [*blueprint.programs, *([packer] if packer else [])]
     # In OpenCL constant memory is an argument's: there is nothing to fill.
-    launches = [one for one in plan.launches if device.is_cuda or one.kernel != CONSTANT]
+    launches = [one for one in blueprint.launches if device.is_cuda or one.kernel != CONSTANT]
     return Bundle(
         problem=problem, device=device, config=config, note=note,
-        programs=tuple(_programs(blueprints, compiled, device)),
-        buffers=_buffers(problem, plan), pack=packer.launches[0] if packer else None,
-        pack_geometry=dict(plan.pack or ()), packing=plan.packing,
+        programs=tuple(_programs(programs, compiled, device)),
+        buffers=_buffers(problem, blueprint), pack=packer.launches[0] if packer else None,
+        pack_geometry=dict(blueprint.pack or ()), packing=blueprint.packing,
         bound=_bound(problem, family, device, config),
         run=tuple(_reads_packed(one) if packer else one for one in launches),
     )  # fmt: skip
@@ -201,7 +201,7 @@ def _reads_packed(launch: Launch) -> Launch:
     return replace(launch, args=tuple(PACKED if name == "w" else name for name in launch.args))
 
 
-def _buffers(problem: Problem, plan: Blueprint) -> tuple[ExportedBuffer, ...]:
+def _buffers(problem: Problem, blueprint: Blueprint) -> tuple[ExportedBuffer, ...]:
     found = []
     for name, what in _OPERANDS.items():
         if operand := problem.operands.get(name):
@@ -211,9 +211,9 @@ def _buffers(problem: Problem, plan: Blueprint) -> tuple[ExportedBuffer, ...]:
             found.append(ExportedBuffer(name, operand.nbytes, False, about))
         elif name in EXTRAS:
             found.append(ExportedBuffer(name, UNUSED_BYTES, False, "bound, never read"))
-    if plan.pack is not None:
-        found.append(ExportedBuffer(PACKED, plan.packed_bytes, False, "filter as the kernel reads it"))
-    for b in plan.workspace:
+    if blueprint.pack is not None:
+        found.append(ExportedBuffer(PACKED, blueprint.packed_bytes, False, "filter as the kernel reads it"))
+    for b in blueprint.workspace:
         what = "workspace" if b.nbytes else "bound, never touched"
         found.append(ExportedBuffer(b.name, b.nbytes or UNUSED_BYTES, b.zeroed, what))
     return tuple(found)

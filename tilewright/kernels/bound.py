@@ -93,7 +93,7 @@ def too_few(problem: Problem) -> str | None:
     return None
 
 
-def bare(problem: Problem, down: bool = True) -> str | None:
+def padding_alone(problem: Problem, down: bool = True) -> str | None:
     """Say why minimal filtering (``down``: of columns too) misses the bound, where outputs see padding alone.
 
     Such outputs are exactly 0 and so is their bound, but minimal filtering gives them their neighbours'

@@ -37,15 +37,16 @@ def folded(pr: Problem) -> Problem:
     return replace(pr, c=pr.c * pr.s, w=pr.w // pr.s, s=1, stride=(pr.stride[0], 1))
 
 
-def of_layer(plan: Blueprint, pr: Problem) -> Blueprint:
+def of_layer(blueprint: Blueprint, pr: Problem) -> Blueprint:
     """Return the blueprint of a folded layer for arrays of the layer: who packs or copies folds them."""
     inner = folded(pr)
     if inner is pr:
-        return plan
+        return blueprint
     fold = (("FOLD", pr.s),)
     copies = pr.layout_in == "nchw"
     parts = tuple(
         replace(one, defines=(*one.defines, *fold)) if copies and one.source == "nhwc.cu" else one
-        for one in plan.parts
+        for one in blueprint.parts
     )
-    return replace(plan, parts=parts, pack=(*(plan.pack or ()), *fold, ("CG", inner.cg), ("SIZE_S", 1)))
+    pack = (*(blueprint.pack or ()), *fold, ("CG", inner.cg), ("SIZE_S", 1))
+    return replace(blueprint, parts=parts, pack=pack)

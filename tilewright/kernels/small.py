@@ -24,15 +24,19 @@ CONSTANT_BYTES = 60 << 10
 WIDTHS = (2, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 17, 18, 20, 24, 28, 32, 34)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SmallTiling:
-    """What follows from a problem and a config; the kernel's defines of the same names."""
+    """What follows from a problem and a config; the kernel's defines of the same names.
+
+    ``wavefronts``: of a warp's load of the input, of ``words`` at once, by its rows' pitch ``xp``.
+    """
 
     bands: Bands
     q_parts: int
     xp: int
     row: int
     words: int
+    wavefronts: float
     x_floats: int
     f_floats: int
     out_floats: int
@@ -49,12 +53,14 @@ def tiling_of(pr: Problem, cf: Values) -> SmallTiling:
     bands = bands_of(pr, cf, q_parts)
     words = next(w for w in (4, 2, 1) if cf["tw"] * pr.stride[1] % w == 0)
     last = (q_parts - 1) * cf["tw"] * pr.stride[1] + round_up(row, 4)
-    xp = _pitch(max(last, pr.pad[2] + pr.w), words, cf["tw"] * pr.stride[1], q_parts, pr.stride[0],
-                _together(pr, bands.k_groups))[0]  # fmt: skip
+    xp, wavefronts = _pitch(
+        max(last, pr.pad[2] + pr.w), words, step=cf["tw"] * pr.stride[1], parts=q_parts, stride=pr.stride[0],
+        together=_together(pr, bands.k_groups),
+    )  # fmt: skip
     x_floats = cf["ni"] * pr.c * bands.xh * xp
     taps = pr.c * pr.r * pr.s * bands.k_groups * cf["tk"]
     return SmallTiling(
-        bands=bands, q_parts=q_parts, xp=xp, row=row, words=words,
+        bands=bands, q_parts=q_parts, xp=xp, row=row, words=words, wavefronts=wavefronts,
         x_floats=round_up(x_floats, 4), f_floats=round_up(taps, 4),
         out_floats=round_up(cf["ni"] * pr.k * bands.band * pr.q, 4) if cf["out"] else 0,
     )  # fmt: skip
@@ -66,8 +72,12 @@ def _together(pr: Problem, k_groups: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _pitch(width: int, words: int, step: int, parts: int, stride: int, together: int) -> tuple[int, float]:
-    """Return the row pitch, at least ``width`` floats, of fewest bank conflicts; and wavefronts of a load."""
+def _pitch(width: int, words: int, *, step: int, parts: int, stride: int, together: int) -> tuple[int, float]:
+    """Return the row pitch, at least ``width`` floats, of fewest bank conflicts; and wavefronts of a load.
+
+    ``parts`` units lie side by side along a row, ``step`` floats apart, the next ``stride`` rows below; at
+    each are ``together`` lanes.
+    """
     lanes = 32 // words  # that are served at once
     best = (0, 99.0)
     for pitch in range(round_up(width, words), width + 36, words):
@@ -217,8 +227,6 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     outputs = cf["tk"] * cf["th"] * cf["tw"]
     loads = cf["th"] * pr.c * pr.r * ceil_div(tiling.row, tiling.words)
     taps = pr.c * pr.r * pr.s * cf["tk"] / (1 if cf["f"] == 0 else min(cf["tk"], 4))
-    _, fronts = _pitch(tiling.xp, tiling.words, cf["tw"] * pr.stride[1], tiling.q_parts, pr.stride[0],
-                       _together(pr, bands.k_groups))  # fmt: skip
     line = pr.w * (pr.c if pr.layout_in == "nhwc" else 1)
     lines = cf["ni"] * bands.xh * (1 if pr.layout_in == "nhwc" else pr.c)
     words = _words(pr, cf, tiling)
@@ -234,7 +242,8 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         shared_loads=turns * passes * (loads + taps),
         staging=turns * ceil_div(lines, warps) * (14.0 + 2.0 * ceil_div(line, 32)) + 60.0,
         epilogue=turns * passes * (store + 20.0),
-        wavefronts=turns * passes * warps * (loads * fronts + taps * (min(cf["tk"], 4) if cf["f"] else 0)),
+        wavefronts=turns * passes * warps * (
+            loads * tiling.wavefronts + taps * (min(cf["tk"], 4) if cf["f"] else 0)),
         load_bytes=4.0 * turns * lines * line, store_sectors=turns * sectors,
         dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
         combine=COMBINE_NAMES[pool_apart(pr)],

@@ -75,14 +75,14 @@ def columns_under(pr: Problem, outputs: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class ProductTiling:
-    """Tiles of a layer as a matrix product, channels by pixels; the kernel's defines of the same names.
+    """Tiles of a layer as a matrix product, channels by pixels: to tile.h a single row of pixels, Q.
 
     Attributes:
         kb, pb: output channels and pixels of a block.
         threads: of a block.
-        k_tiles, p_tiles: tiles of a group's channels, and of the pixels that are tiled together.
+        k_tiles, q_tiles: tiles of a group's channels, and of the pixels that are tiled together.
         tiles: of the layer.
-        turns: steps along the sum.
+        steps: along the sum.
         x_copies: what a thread copies of the input in each of them.
         shared_bytes: shared memory of a block.
     """
@@ -91,9 +91,9 @@ class ProductTiling:
     pb: int
     threads: int
     k_tiles: int
-    p_tiles: int
+    q_tiles: int
     tiles: int
-    turns: int
+    steps: int
     x_copies: int
     shared_bytes: int
 

@@ -45,7 +45,7 @@ class GpuWork(Counts):
         registers: estimate of registers of a thread.
         resident: blocks that a unit holds at once.
         shared_bytes: shared memory of a block.
-        steps: turns of the main loop of a block.
+        steps: of a block along the sum, a turn of its main loop each.
         buffers: staging buffers of the main loop (0: nothing is staged).
         fma: vector-lane multiply-adds of a thread, in all.
         shared_loads: 32-bit words that a thread loads from shared memory, in all.
@@ -61,7 +61,7 @@ class GpuWork(Counts):
         tensor_cycles: cycles that a block holds all tensor cores of a unit, in all.
         turn_cycles: cycles that a turn of the main loop takes at least: its data must have come.
         gang: blocks that run at once in one cluster (the hopper family; others leave it at 1).
-        first: time from the launch to the first data, where 1 is that of blocks whose threads all load.
+        fetch: time from the launch to the first data, where 1 is that of blocks whose threads all load.
         streams: whether threads do nothing but read what they use once, many bytes of each under way.
         stays: whether blocks take tile after tile: the next one's data come while sums are stored.
     """
@@ -86,7 +86,7 @@ class GpuWork(Counts):
     tensor_cycles: float = 0.0
     turn_cycles: float = 0.0
     gang: int = 1
-    first: float = 1.0
+    fetch: float = 1.0
     streams: bool = False
     stays: bool = False
 

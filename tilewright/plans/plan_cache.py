@@ -9,13 +9,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from traceback import clear_frames
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilewright.errors import OutOfMemory
 from tilewright.plans.plan import Plan
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
+
+if TYPE_CHECKING:
+    from tilewright.plans.layer import LayerPlan
 
 MOST_PLANS = 256
 RETRY_S = 10.0  # until a winner that had no room, or that nobody had found, is asked for again
@@ -29,11 +32,11 @@ Key = tuple[Request, int, tuple[str, bool] | None]  # with the runtime's id, and
 class CacheEntry:
     """A plan, or the place of one; who finds none under the lock makes it.
 
-    ``layer`` is what takes callers' arrays to the plan, a ``layer.LayerPlan``: both are let go together.
+    ``layer`` is what takes callers' arrays to the plan: both are let go together.
     """
 
     plan: Plan | None = None
-    layer: Any = None
+    layer: LayerPlan | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     provisional: bool = False  # a stored winner may take the plan's place, once there is one, or room for it
     _tried: tuple[int, float] = (0, 0.0)  # plans let go, and seconds, when it was last looked for one
@@ -76,14 +79,14 @@ def entry_of(key: Key) -> CacheEntry:
     return found
 
 
-def forget(problem: Problem | None = None, bare: Callable[[Problem], Problem] = lambda one: one) -> None:
-    """Look a problem (None: all) up again at its next use, since the store has changed.
+def forget(problem: Problem | None = None, likeness: Callable[[Problem], Problem] = lambda one: one) -> None:
+    """Let go of the plans of a problem (None: of all): its next use asks the store again.
 
-    ``bare`` maps layers to one for which one answer may serve: all such are looked up again.
+    So do the others of its ``likeness``, which one winner may serve.
     """
-    dropped = []
+    dropped, mine = [], None if problem is None else likeness(problem)
     with _lock:
-        for key in [key for key in _plans if problem is None or bare(key[0].problem) == bare(problem)]:
+        for key in [key for key in _plans if mine is None or likeness(key[0].problem) == mine]:
             dropped.append(_drop(key))
 
 

@@ -93,7 +93,7 @@ def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
     together = min(work.resident, per_unit)
     full, rest = divmod(per_unit, together)
     rounds = {together: full, rest: 1} if rest else {together: full}  # how often so many blocks run at once
-    us = 1e-3 / device.clock_ghz  # of a cycle
+    cycle_us = 1e-3 / device.clock_ghz
 
     issue = sum(_issue(work, k, n) * times for n, times in rounds.items())
     port = work.wavefronts * k.wavefront_cycles * per_unit
@@ -104,21 +104,21 @@ def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
     bounds = {n: (_issue(work, k, n), alone, *(pipe * n for pipe in pipes)) for n in rounds}
     compute = sum(_slowest(bounds[n], k.sharpness) * times for n, times in rounds.items())
     memory = _memory_us(device, work, k)
-    longer = _slowest((compute * us, memory), k.sharpness)
+    longer = _slowest((compute * cycle_us, memory), k.sharpness)
     terms = {
         "launch_us": device.rates.empty_us,
-        "first_loads_us": k.fetch_cycles * work.first * us,
+        "first_loads_us": k.fetch_cycles * work.fetch * cycle_us,
         "main_loop_us": longer,
-        "stores_us": work.store_sectors * k.sector_cycles * per_unit * us,
+        "stores_us": work.store_sectors * k.sector_cycles * per_unit * cycle_us,
         "combine_us": _combine_us(device, work, k, per_unit),
         "other_launches_us": _others_us(device, work, k),
     }
     stalls = max(0.0, compute - max(issue, port, l2, tensor))
     facts = {
-        "issue_slots_us": issue * us,
-        "shared_port_us": port * us,
-        "l2_us": l2 * us,
-        "stalls_us": stalls * us,
+        "issue_slots_us": issue * cycle_us,
+        "shared_port_us": port * cycle_us,
+        "l2_us": l2 * cycle_us,
+        "stalls_us": stalls * cycle_us,
         "dram_us": memory,
         "blocks": work.blocks,
         "threads_per_block": work.threads,
@@ -133,15 +133,15 @@ def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
         "block_intensity_flops_per_element": work.block_intensity,
     }
     if tensor:
-        facts["tensor_us"] = tensor * us
+        facts["tensor_us"] = tensor * cycle_us
     return Estimate(sum(terms.values()), terms, facts)
 
 
 def _memory_us(device: Device, work: GpuWork, k: Coefficients) -> float:
     """Time of main memory: a few MB come at a share of the bandwidth, what is more at nearly all of it."""
     short = 0.0 if work.streams else min(work.dram_bytes, k.short_bytes)
-    us = 1.0 / (device.rates.read_gbs * 1e3)  # of a byte
-    return us * (short / k.memory_share + (work.dram_bytes - short) / k.stream_share)
+    byte_us = 1.0 / (device.rates.read_gbs * 1e3)
+    return byte_us * (short / k.memory_share + (work.dram_bytes - short) / k.stream_share)
 
 
 def _slowest(times: Sequence[float], sharpness: float) -> float:
@@ -167,7 +167,7 @@ def _alone(work: GpuWork, k: Coefficients) -> float:
     if work.buffers == 1:
         own += k.exposed_cycles
     least = k.flight_cycles / (work.buffers - 1) if work.buffers > 1 else 0.0
-    first = 0.0 if work.stays else k.fetch_cycles * work.first
+    first = 0.0 if work.stays else k.fetch_cycles * work.fetch
     return first + work.steps * max(own, least, work.turn_cycles)
 
 

@@ -68,7 +68,7 @@ CORE = CoreCoefficients()
 
 def cpu_estimate(device: Device, work: CpuWork, k: CoreCoefficients = CORE) -> Estimate:
     """Model of a CPU: blocks drawn in turn by cores, each bound by its busiest pipe or cache."""
-    us = 1e-3 / device.clock_ghz  # of a cycle
+    cycle_us = 1e-3 / device.clock_ghz
     lanes = device.rates.f32_tflops * 1e3 / (2.0 * device.units * device.clock_ghz)  # multiply-adds a cycle
     pipes = work.multiply_adds * work.width / lanes
     loads = work.input_loads + work.filter_loads
@@ -80,24 +80,24 @@ def cpu_estimate(device: Device, work: CpuWork, k: CoreCoefficients = CORE) -> E
     block = longer + k.exposed * shorter
     copying, storing = work.copying * k.copy_cycles, work.storing * k.store_cycles
     rounds = ceil(work.blocks / device.units) + k.tail  # a core may start its last block late
-    compute = (block + copying + storing + k.block_cycles) * rounds * us
+    compute = (block + copying + storing + k.block_cycles) * rounds * cycle_us
     memory = work.dram_bytes / (device.rates.read_gbs * 1e3)
     moving = work.more_bytes / device.units / k.move_rate
     terms = {
         "launch_us": device.rates.empty_us,
-        "main_loop_us": (block + k.block_cycles) * rounds * us,
-        "copying_us": copying * rounds * us,
-        "stores_us": storing * rounds * us,
+        "main_loop_us": (block + k.block_cycles) * rounds * cycle_us,
+        "copying_us": copying * rounds * cycle_us,
+        "stores_us": storing * rounds * cycle_us,
         "memory_not_hidden_us": max(memory - compute, 0.0) + (1.0 - k.overlap) * min(memory, compute),
         "combine_us": _cpu_combine_us(device, work, k),
-        "other_launches_us": work.more_launches * k.launch_us + moving * us,
+        "other_launches_us": work.more_launches * k.launch_us + moving * cycle_us,
     }
     facts = {
-        "multiply_add_us": pipes * rounds * us,
-        "load_ports_us": ports * rounds * us,
-        "issue_slots_us": issue * rounds * us,
-        "latency_us": work.turns * k.latency * rounds * us,
-        "filter_stream_us": caches * rounds * us,
+        "multiply_add_us": pipes * rounds * cycle_us,
+        "load_ports_us": ports * rounds * cycle_us,
+        "issue_slots_us": issue * rounds * cycle_us,
+        "latency_us": work.turns * k.latency * rounds * cycle_us,
+        "filter_stream_us": caches * rounds * cycle_us,
         "dram_us": memory,
         "blocks": work.blocks,
         "waves": work.blocks / device.units,

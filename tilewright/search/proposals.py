@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -100,8 +100,8 @@ class Proposals:
     """Shares the trials out among the strategies of the families: the slower a family's best, the fewer.
 
     Until a family is measured, its best is what its strategy expects. The fastest is asked first.
-    Some of what won elsewhere, ``first``, is tried before any strategy is asked for anything; the rest in
-    turns with what they propose, so that winners of an older source do not use up a small budget.
+    Some of the ``hints``, which won elsewhere, are tried before any strategy is asked for anything; the rest
+    in turns with what they propose, so that winners of an older source do not use up a small budget.
     Families that an earlier search left ``untried`` are asked before the others.
 
     Attributes:
@@ -110,27 +110,27 @@ class Proposals:
     """
 
     def __init__(
-        self, strategies: list[Strategy], wanted: Callable[[Config], bool], families: Sequence[str] = (),
-        first: Sequence[Config] = (), untried: Collection[str] = (),
+        self, strategies: Mapping[str, Strategy], wanted: Callable[[Config], bool],
+        hints: Sequence[Config] = (), untried: Collection[str] = (),
     ) -> None:  # fmt: skip
-        names = families or [""] * len(strategies)
-        self._racers = [_Racer(*pair) for pair in zip(strategies, names, strict=True)]
+        """Begin with none; ``strategies`` go by the names of their families."""
+        self._racers = [_Racer(strategy, family) for family, strategy in strategies.items()]
         self._promised_us = math.inf  # by any that has
         self._wanted = wanted
         self._seen: set[str] = set()
-        self._first = [config for config in first if wanted(config)]
-        self._ahead = 0  # by how many what won elsewhere is ahead of proposals
-        self._untried, self.due = set(untried), set(names)
+        self._hints = [config for config in hints if wanted(config)]
+        self._ahead = 0  # by how many hints are ahead of proposals
+        self._untried, self.due = set(untried), set(strategies)
         self._told = 0  # outcomes
 
     def next(self, count: int) -> list[Config]:
         """Return at most ``count`` new configs that are wanted; none when there are no more."""
         if count <= 0:
             return []
-        elsewhere = self.first((count - self._ahead) // 2)
-        proposed = self._ask(count - len(elsewhere))
+        hints = self.next_hints((count - self._ahead) // 2)
+        proposed = self._ask(count - len(hints))
         self._ahead -= len(proposed)
-        return elsewhere + proposed or self.first(count)
+        return hints + proposed or self.next_hints(count)
 
     def _ask(self, count: int) -> list[Config]:
         """Ask the strategies, round by round, until they have proposed ``count`` configs or have no more."""
@@ -152,11 +152,11 @@ class Proposals:
                     break
         return found
 
-    def first(self, count: int) -> list[Config]:
-        """Return at most ``count`` configs that won elsewhere."""
+    def next_hints(self, count: int) -> list[Config]:
+        """Return at most ``count`` hints that were not proposed since."""
         count = max(0, count)
-        left = [config for config in self._first if str(config) not in self._seen]
-        found, self._first = left[:count], left[count:]
+        left = [config for config in self._hints if str(config) not in self._seen]
+        found, self._hints = left[:count], left[count:]
         self._ahead += len(found)
         self._seen.update(str(config) for config in found)
         return found
@@ -197,7 +197,7 @@ class Proposals:
     def best_us(self, config: Config) -> float:
         """Return the best time of a config's family, measured or expected; 0 if it waits for no other.
 
-        So do what won elsewhere, until its family's strategy has looked, what nothing is expected of, and the
+        So do hints, until their family's strategy has looked, what nothing is expected of, and the
         first of a family that an earlier search left untried, or that has waited for PATIENCE trials.
         """
         racers = (racer for racer in self._racers if racer.family == config.family)

@@ -96,13 +96,13 @@ def replay(
     best_us = known[best].cold_us
     shares, times, passed_over = [], list[float](), 0
     for count in counts:
-        searchers = [
-            make(strategy, family, problem, device, seed)
+        searchers = {
+            family.name: make(strategy, family, problem, device, seed)
             if make
             else search.make(strategy, family, problem, device, seed, among, others)
             for family, among in zip(families, legal, strict=True)
-        ]
-        proposals = Proposals(searchers, lambda config: True, names)
+        }
+        proposals = Proposals(searchers, lambda config: True)
         times, passed_over = _search(proposals, known, count or _GUESSES)
         shares.append((count, _share(best_us, times, count)))
     measured = len(times)

@@ -31,12 +31,16 @@ class Space:
     It remembers what its rules said, which a search asks many times: a search makes one of its own, and what
     it remembers goes with the search.
 
+    Attributes:
+        family, problem, device: whose space it is.
+        params: the family's parameters, with the values that they may take here.
+
     Raises:
         ConfigError: the family has no parameter, or no value, that is to be pinned.
     """
 
     def __init__(self, family: Family, problem: Problem, device: Device, pins: Pins | None = None) -> None:
-        self.family = family
+        self.family, self.problem, self.device = family, problem, device
         self.params: tuple[Param, ...] = _narrowed(family.params(problem, device), pins or {}, family, device)
         by_name = sorted(self.params, key=lambda param: param.name)
         self._items = [(p.name, {value: (p.name, value) for value in p.values}) for p in by_name]
@@ -233,7 +237,7 @@ def _too_loose(family: Family, problem: Problem) -> str | None:
     return None
 
 
-def legal(text: str, families: Iterable[Family], problem: Problem, device: Device) -> Config | None:
+def legal_config(text: str, families: Iterable[Family], problem: Problem, device: Device) -> Config | None:
     """Read a config from elsewhere; None if it cannot be read, or breaks a rule on this very device."""
     with suppress(ConfigError):
         config = Config.parse(text)

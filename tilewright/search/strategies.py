@@ -44,11 +44,9 @@ class ModelRanking:
     """
 
     def __init__(
-        self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None,
-        experience: Experience | None = None, pins: Pins | None = None,
-    ) -> None:  # fmt: skip
-        self._family, self._problem, self._device, self._among = family, problem, device, among
-        self.space = Space(family, problem, device, pins)
+        self, space: Space, rng: random.Random, among: Among = None, experience: Experience | None = None
+    ) -> None:
+        self.space, self._among = space, among
         # The outermost choice among things that have names, such as the ways to read the input.
         self._kind = next((param.name for param in self.space.params if len(param.names) > 1), None)
         self.seen: dict[Config, float] = {}
@@ -61,8 +59,9 @@ class ModelRanking:
     @cached_property
     def _bias(self) -> Bias:
         """What other layers showed."""
-        known = shipped(self._device.chip) if self._experience is None else self._experience
-        return known.of(self._family, self._problem, self._device)
+        space = self.space
+        known = shipped(space.device.chip) if self._experience is None else self._experience
+        return known.of(space.family, space.problem, space.device)
 
     def glance(self) -> None:
         """Look at a few configs, once."""
@@ -88,8 +87,9 @@ class ModelRanking:
         fresh = [config for config in dict.fromkeys(configs) if config not in self.seen]
         if not fresh:
             return
+        space = self.space
         for config, error in zip(fresh, self._bias.errors(fresh), strict=True):
-            estimate = model.estimate(self._family, self._problem, self._device, config)
+            estimate = model.estimate(space.family, space.problem, space.device, config)
             self.seen[config] = estimate.total_us * exp(error)
 
     def climb(self, beam: int) -> None:
@@ -117,7 +117,7 @@ def rank(
     problem: Problem, device: Device, family: Family, count: int, seed: int = 0, pins: Pins | None = None
 ) -> list[tuple[Config, float]]:
     """Return the ``count`` configs expected to be fastest, with their times in us; measures nothing."""
-    ranked = ModelRanking(family, problem, device, random.Random(seed), pins=pins)
+    ranked = ModelRanking(Space(family, problem, device, pins), random.Random(seed))
     ranked.deepen()
     return [(config, ranked.seen[config]) for config in ranked.order()[:count]]
 
@@ -144,11 +144,8 @@ class Uninformed:
 class Exhaustive(Uninformed):
     """Every legal config, in the order of the space."""
 
-    def __init__(
-        self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None
-    ) -> None:
-        every = Space(family, problem, device).every() if among is None else iter(among)
-        self._configs: Iterator[Config] = every
+    def __init__(self, space: Space, rng: random.Random, among: Among = None) -> None:
+        self._configs: Iterator[Config] = space.every() if among is None else iter(among)
 
     def propose(self, count: int) -> list[Config]:
         """Return the next configs of the space."""
@@ -158,10 +155,8 @@ class Exhaustive(Uninformed):
 class RandomSampling(Uninformed):
     """Legal configs drawn without regard to anything, none twice."""
 
-    def __init__(
-        self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None
-    ) -> None:
-        self._space, self._rng = Space(family, problem, device), rng
+    def __init__(self, space: Space, rng: random.Random, among: Among = None) -> None:
+        self._space, self._rng = space, rng
         self._given = None if among is None else rng.sample(among, len(among))
         self._seen: set[Config] = set()
 
@@ -188,11 +183,10 @@ class ModelGuided:
     starts = 4
 
     def __init__(
-        self, family: Family, problem: Problem, device: Device, rng: random.Random, among: Among = None,
-        experience: Experience | None = None,
-    ) -> None:  # fmt: skip
-        self._ranked = ModelRanking(family, problem, device, rng, among, experience)
-        self._correction = Correction(self._ranked.space.params)
+        self, space: Space, rng: random.Random, among: Among = None, experience: Experience | None = None
+    ) -> None:
+        self._ranked = ModelRanking(space, rng, among, experience)
+        self._correction = Correction(space.params)
         self._times: dict[Config, float] = {}
         self._failed: dict[Config, None] = {}  # in their order: where two are as good, the first is taken
         self._proposed: set[Config] = set()
@@ -289,9 +283,9 @@ def make(
     """
     guided: dict[str, type[ModelGuided]] = {"model": ModelGuided, "local": LocalSearch}
     uninformed: dict[str, type[Exhaustive | RandomSampling]] = {"all": Exhaustive, "random": RandomSampling}
-    rng = random.Random(seed)
+    space, rng = Space(family, problem, device), random.Random(seed)
     if strategy in guided:
-        return guided[strategy](family, problem, device, rng, among, experience)
+        return guided[strategy](space, rng, among, experience)
     if strategy in uninformed:
-        return uninformed[strategy](family, problem, device, rng, among)
+        return uninformed[strategy](space, rng, among)
     raise ConfigError(f"strategy {strategy!r}: must be one of {', '.join(STRATEGIES)}")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilewright.device import Device, for_architecture
+from tilewright.device import BACKENDS, Device, for_architecture, read_key
 from tilewright.device.architectures import ARCHITECTURES, capability
 from tilewright.errors import ConfigError, ProblemError, StoreError, shown, warn_once
 from tilewright.fields import LINE, Fields
@@ -30,7 +30,6 @@ MAX_RECORDS = 200_000
 PROVENANCE = ("driver", "compiler", "clocks", "version")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_BACKENDS = ("cuda", "opencl", "numpy")
 
 
 def export_text(records: Iterable[Record], families: Sequence[Family]) -> str:
@@ -175,19 +174,16 @@ def _config(f: Fields, family: Family) -> Config:
 
 def _facts(f: Fields, key: str, devices: Sequence[Device]) -> Device | None:
     """Return what is known of the device that ``key`` names; None if nothing is."""
-    backend, _, rest = key.partition("/")
-    parts = rest.rsplit("/", 2)
-    good = len(parts) == 3 and parts[0] and re.fullmatch(r"[0-9]{1,6}", parts[2])
-    if backend not in _BACKENDS or not good:
-        raise f.bad("device", f"backend/name/arch/units with a backend of {', '.join(_BACKENDS)}")
-    name, arch, units = parts
+    read = read_key(key)
+    if read is None:
+        raise f.bad("device", f"backend/name/arch/units with a backend of {', '.join(BACKENDS)}")
     for device in devices:
         if device.key == key:
             return device
-    if backend == "cuda" and not capability(arch):
+    if read.backend == "cuda" and not capability(read.arch):
         raise f.bad("device", "an architecture like sm_90 for the backend cuda")
-    if backend == "cuda" and arch in ARCHITECTURES:
-        return replace(for_architecture(arch), name=name, units=int(units))
+    if read.backend == "cuda" and read.arch in ARCHITECTURES:
+        return replace(for_architecture(read.arch), name=read.name, units=read.units)
     return None
 
 

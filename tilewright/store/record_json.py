@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.errors import StoreError, shown
 from tilewright.fields import Fields
-from tilewright.record import Check, Measurement, Outcome, Record, Search, Standing, Versions
+from tilewright.record import Check, Measurement, Outcome, Record, Search, Spent, Standing, Versions
 
 # Fields of a Record that "context" has as texts; the source a row has beside them.
 _SAID = ("standing", "search", "versions", "shared_worst", "source")
@@ -45,7 +45,7 @@ def record_to_dict(record: Record) -> dict[str, Any]:
     if raced is not None:
         said["raced"] = " ".join(raced)
     if cut:
-        said |= {"cut_s": f"{cut[0]:.6g}", "cut_trials": str(cut[1])}
+        said |= {"cut_s": f"{cut.seconds:.6g}", "cut_trials": str(cut.trials)}
     if record.shared_worst is not None:
         said["worst"] = repr(record.shared_worst)
     return data | {"context": said}
@@ -63,7 +63,7 @@ def made_as(said: Mapping[str, str]) -> dict[str, Any]:
         "standing": {one.value: one for one in Standing}.get(stage or ""),
         "search": Search(
             None if raced is None else tuple(raced.split()),
-            None if seconds is None or trials is None else (float(seconds), int(trials)),
+            None if seconds is None or trials is None else Spent(float(seconds), int(trials)),
         ),
         "versions": Versions.of(others),
         "shared_worst": None if worst is None else float(worst),

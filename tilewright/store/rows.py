@@ -30,7 +30,9 @@ COLUMNS = (
     "body, digest"
 )
 READ = "id, problem, device, source, origin, body, digest"
-ORIGINS = ("measured", "verified", "imported")  # best first; the last is not to be trusted yet
+# How a record came into the store, best first: of a search here; what others found, right here; from a shared
+# file, and not to be trusted yet.
+MEASURED, VERIFIED, IMPORTED = ORIGINS = ("measured", "verified", "imported")
 
 
 class Found(NamedTuple):
@@ -39,9 +41,14 @@ class Found(NamedTuple):
     record: Record
     origin: str
 
-    def is_of(self, wanted: Sources | None) -> bool:
-        """Whether it is of the kernels that are wanted; None wants any."""
-        return wanted is None or wanted.has(self.record)
+    @property
+    def imported(self) -> bool:
+        """Whether it is from a shared file, and not to be trusted yet."""
+        return self.origin == IMPORTED
+
+    def is_of(self, sources: Sources | None) -> bool:
+        """Whether it is of these kernels; None: of any."""
+        return sources is None or sources.has(self.record)
 
 
 def to_row(record: Record, origin: str) -> tuple[object, ...]:
@@ -52,7 +59,7 @@ def to_row(record: Record, origin: str) -> tuple[object, ...]:
     """
     if origin not in ORIGINS:
         raise StoreError(f"origin {origin!r}: must be one of {', '.join(ORIGINS)}")
-    source = "" if origin == "imported" else record.source
+    source = "" if origin == IMPORTED else record.source
     body = to_json(record)
     timed = record.measurement
     return (
@@ -81,22 +88,22 @@ def newest(database: Database, problem: Problem | str, device_key: str, right: b
     return select(database, query, [str(problem), device_key])
 
 
-def ranked(newest: Iterable[Found], deterministic: bool, wanted: Sources | None = None) -> list[Found]:
+def ranked(newest: Iterable[Found], deterministic: bool, sources: Sources | None = None) -> list[Found]:
     """Return the correct ones of ``Store.newest``, best first: winners of comparisons, others that were
-    compared, then what a search has seen. A winner of other kernels than ``wanted`` takes no other's place.
+    compared, then what a search has seen. A winner of other kernels than ``sources`` takes no other's place.
     """
     winners: list[Record] = []  # of comparisons, newest first
     placed: list[tuple[tuple[bool, bool, int, float], Found]] = []
     for found in newest:
-        record, origin = found
-        right = record.is_right and _passed(record, origin)
+        record = found.record
+        right = record.is_right and _passed(found)
         if record.measurement is None or not right or record.deterministic < deterministic:
             continue
         wins = record.won and not any(_overtakes(winner, record) for winner in winners)
         rank = 0 if wins else 1 if record.compared else 2
-        place = (origin == "imported", origin == "verified", rank, record.measurement.high_us)
+        place = (found.imported, found.origin == VERIFIED, rank, record.measurement.high_us)
         placed.append((place, found))
-        if record.won and origin != "imported" and found.is_of(wanted):
+        if record.won and not found.imported and found.is_of(sources):
             winners.append(record)
     return [one for _, one in sorted(placed, key=lambda item: item[0])]
 
@@ -106,9 +113,9 @@ def _overtakes(winner: Record, older: Record) -> bool:
     return older.family in (winner.search.raced or ()) and older.deterministic >= winner.deterministic
 
 
-def _passed(record: Record, origin: str) -> bool:
+def _passed(found: Found) -> bool:
     """Whether the record's check was passed, here; or elsewhere, of which an import has no more than that."""
-    return record.check.ok if record.check else origin == "imported"
+    return found.record.check.ok if found.record.check else found.imported
 
 
 def select(database: Database, query: str, values: Sequence[object]) -> list[Found]:

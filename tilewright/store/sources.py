@@ -28,7 +28,7 @@ from tilewright.kernels.source import source_key
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.record import Record, Versions
-from tilewright.search.space import legal
+from tilewright.search.space import legal_config
 
 # Modules that compile, bind and launch: on every backend, and on each that can be tuned.
 RUN = ("kernels.blueprint", "kernels.source", "plans.plan", "runtime.base")
@@ -80,7 +80,7 @@ class Sources:
 @lru_cache(maxsize=4096)
 def _key(family: Family, device: Device, compiler: str, problem: str, config: str) -> str:
     layer = Problem.parse(problem)
-    found = legal(config, (family,), layer, device)
+    found = legal_config(config, (family,), layer, device)
     if found is None:
         return ""
     programs = _programs(family, layer, device, found)

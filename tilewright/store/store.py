@@ -14,7 +14,19 @@ from tilewright.record import Record
 from tilewright.runtime.cache_folder import folder
 from tilewright.store.database import Database
 from tilewright.store.exchange import MAX_FILE_BYTES, SCHEMA, export_text, import_text
-from tilewright.store.rows import COLUMNS, READ, TABLES, Found, newest, ranked, select, to_row, where
+from tilewright.store.rows import (
+    COLUMNS,
+    IMPORTED,
+    MEASURED,
+    READ,
+    TABLES,
+    Found,
+    newest,
+    ranked,
+    select,
+    to_row,
+    where,
+)
 from tilewright.store.shipped import all_families, shipped_rows
 from tilewright.store.sources import Sources
 
@@ -106,7 +118,7 @@ class Store:
         except StoreError as error:
             raise StoreError(f"nothing tuned could be remembered: {error}") from None
 
-    def add(self, record: Record, origin: str = "measured") -> None:
+    def add(self, record: Record, origin: str = MEASURED) -> None:
         """Append one outcome. One that ``won``, a re-measured
         finalist, ``best`` prefers to a time taken during the search.
 
@@ -119,7 +131,7 @@ class Store:
         """
         self.add_all([record], origin)
 
-    def add_all(self, records: Iterable[Record], origin: str = "measured") -> None:
+    def add_all(self, records: Iterable[Record], origin: str = MEASURED) -> None:
         """Append outcomes in one transaction: all or none.
 
         Raises:
@@ -171,7 +183,7 @@ class Store:
             StoreError: the store cannot be read.
         """
         for found in ranked(self.newest(problem, device_key, right=True), deterministic, sources):
-            if found.origin != "imported" and found.is_of(sources):
+            if not found.imported and found.is_of(sources):
                 return found.record
         return None
 
@@ -269,6 +281,6 @@ class Store:
         records = import_text(text, source, all_families(), devices)
         query = "SELECT digest FROM records WHERE origin = 'imported'"
         known = {digest for (digest,) in self.database.use(lambda db: db.execute(query).fetchall())}
-        rows = [row for row in (to_row(record, "imported") for record in records) if row[-1] not in known]
+        rows = [row for row in (to_row(record, IMPORTED) for record in records) if row[-1] not in known]
         self._insert(rows)
         return len(rows)

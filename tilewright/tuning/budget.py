@@ -9,6 +9,7 @@ from numbers import Real
 
 from tilewright.arithmetic import as_integer
 from tilewright.errors import BudgetError, shown
+from tilewright.record import Spent
 
 _FORM = re.compile(r"(\d{1,13}(?:\.\d{1,6})?)\s*(s|sec|m|min|h|trials?)")
 _SECONDS = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -71,11 +72,11 @@ class Budget:
             raise BudgetError(f"budget {text!r}: trials are whole, e.g. {max(1, int(float(number)))}trials")
         return cls(trials=int(number))
 
-    def within(self, given: tuple[float, int] | None) -> bool:
-        """Whether a search that ended by itself (None), or after so many seconds and trials, had as much."""
-        if given is None:
+    def within(self, spent: Spent | None) -> bool:
+        """Whether a search that has spent so much had as much, or ended by itself (None)."""
+        if spent is None:
             return True
-        return self.trials <= given[1] if self.trials is not None else self.seconds <= given[0]
+        return self.trials <= spent.trials if self.trials is not None else self.seconds <= spent.seconds
 
     def __str__(self) -> str:
         if self.trials is not None:

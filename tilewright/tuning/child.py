@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any
 
 from tilewright.tuning.protocol import (
@@ -84,11 +83,11 @@ class RequestHandler:
             case Prepare():
                 return self._trials.prepare()
             case Compile(config):
-                return asdict(self._trials.compile(config))
+                return self._trials.compile(config).said
             case Try(config, best_us, full):
                 return self._trials.run(config, best_us, full).said
             case Compare(configs, limits):
-                return [asdict(one) for one in self._trials.final(configs, limits)]
+                return [one.said for one in self._trials.final(configs, limits)]
         raise AssertionError(request)
 
     def _open(self, job: Job) -> Opened:

@@ -92,8 +92,8 @@ class InFlight:
 
     Args:
         ahead: what compiles them.
-        first: of what has compiled that is taken of which it is least; None: they are taken in the order of
-            their submission, however long one compiles.
+        rank: of what has compiled that of the least rank is taken; None: they are taken in the order of their
+            submission, however long one compiles.
         together: none is taken while another compiles: what is measured would not be alone.
 
     Attributes:
@@ -101,9 +101,9 @@ class InFlight:
     """
 
     def __init__(
-        self, ahead: CompileAhead, first: Callable[[Config], float] | None, together: bool
+        self, ahead: CompileAhead, rank: Callable[[Config], float] | None, together: bool
     ) -> None:
-        self._ahead, self._first, self._together = ahead, first, together
+        self._ahead, self._rank, self._together = ahead, rank, together
         self._configs: dict[Future[Compiled], Config] = {}
         self.dropped: list[Config] = []
 
@@ -149,10 +149,10 @@ class InFlight:
         """Those of which one may be taken, which first if it has compiled."""
         if self._together and self.compiling:
             return []
-        return self._in_order() if self._first else self._in_order()[:1]
+        return self._in_order() if self._rank else self._in_order()[:1]
 
     def _in_order(self) -> list[Future[Compiled]]:
         """All, those first that are to be taken first."""
-        if first := self._first:
-            return sorted(self._configs, key=lambda future: first(self._configs[future]))
+        if rank := self._rank:
+            return sorted(self._configs, key=lambda future: rank(self._configs[future]))
         return list(self._configs)

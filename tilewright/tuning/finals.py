@@ -18,7 +18,8 @@ from tilewright.tuning.worker import Worker
 FINALISTS = 5
 KNOWN = 2  # of them, at most, are there for having won before
 NEAR = 1.15  # others are at most this many times slower than the best that was tried with them
-OTHERS, FAR = 2, 1.4  # so many more of other families, at most so much slower: a machine's speed drifts
+OTHERS = 2  # more of them are the best of other families: a machine's speed drifts from trial to trial
+OTHERS_NEAR = 1.4  # at most this many times slower
 ROUNDS = 4  # of comparisons, should every finalist fail the full check
 _PATIENCE_S = 3.0  # for finalists whose times are noisy, where the budget has them
 
@@ -57,8 +58,8 @@ def choose(records: Iterable[Record], tried: Container[str] = ()) -> list[Record
     known = [*[r for r in before if r.won][:KNOWN], *before[:1]]  # winners, and the fastest of all
     near = [r for each in (now, before) for r in each if r.cold_us <= NEAR * each[0].cold_us]
     chosen = list({r.config: r for r in (*known, *near)}.values())[:FINALISTS]
-    families = {r.family: r for r in reversed(now) if r.cold_us <= FAR * now[0].cold_us}  # the best of each
-    others = [r for r in families.values() if r.family not in {c.family for c in chosen}]
+    best = {r.family: r for r in reversed(now) if r.cold_us <= OTHERS_NEAR * now[0].cold_us}  # of each
+    others = [r for r in best.values() if r.family not in {c.family for c in chosen}]
     return chosen + sorted(others, key=lambda r: r.cold_us)[:OTHERS]
 
 

@@ -33,7 +33,7 @@ class Hint:
 
 def likely(
     store: Store, problem: Problem | str, device_key: str, deterministic: bool = False,
-    wanted: Sources | None = None,
+    sources: Sources | None = None,
 ) -> list[Hint]:  # fmt: skip
     """Return likely winners that must be checked and verified first, likeliest first.
 
@@ -43,7 +43,7 @@ def likely(
 
     Args:
         store: where they are kept.
-        problem, device_key, deterministic: as for ``Store.best``; ``wanted`` as its ``sources``.
+        problem, device_key, deterministic, sources: as for ``Store.best``.
 
     Raises:
         StoreError: the store cannot be read.
@@ -56,13 +56,13 @@ def likely(
         found = [
             Hint(one.record, _origin(one, own))
             for one in ranked(newest if own else store.newest(problem, key, right=True), deterministic)
-            if not own or one.origin == "imported" or not one.is_of(wanted)
+            if not own or one.imported or not one.is_of(sources)
         ]
         hints += found if own else found[:MOST_OF_KIN]
         theirs = [r for r in shipped if r.device == key and r.deterministic >= deterministic]
         hints += [Hint(record, Origin.SHIPPED) for record in theirs]
     hints.sort(key=lambda hint: hint.origin == Origin.OLDER and not hint.record.compared)
-    failed = _failing(newest, wanted)
+    failed = _failing(newest, sources)
     first: dict[str, Hint] = {}
     for hint in hints:
         if hint.record.config not in failed:
@@ -71,8 +71,9 @@ def likely(
 
 
 def alike(
-    store: Store, problem: Problem, device: Device, deterministic: bool = False, wanted: Sources | None = None
-) -> Iterator[Record]:
+    store: Store, problem: Problem, device: Device, deterministic: bool = False,
+    sources: Sources | None = None,
+) -> Iterator[Record]:  # fmt: skip
     """Yield winners of layers alike, likeliest first: they differ from this one in the epilogue, but for
     its pool, or between bf16 and f16 or i8 with and without ``+requant``.
 
@@ -80,27 +81,27 @@ def alike(
     verified them for this layer; those that failed here are left out.
 
     Args:
-        store, problem, deterministic, wanted: as for ``likely``.
+        store, problem, deterministic, sources: as for ``likely``.
         device: of which they are winners.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    passed = _failing(store.newest(problem, device.key), wanted)  # over
+    skipped = _failing(store.newest(problem, device.key), sources)
     for other in _layers_alike(store, problem, device.chip):
-        for hint in _winners(store, other, device.key, deterministic, wanted):
-            if hint.record.config not in passed and _searched_well(hint, other, device, wanted):
-                passed.add(hint.record.config)
+        for hint in _winners(store, other, device.key, deterministic, sources):
+            if hint.record.config not in skipped and _searched_well(hint, other, device, sources):
+                skipped.add(hint.record.config)
                 yield hint.record
 
 
 def _winners(
-    store: Store, problem: Problem, device_key: str, deterministic: bool, wanted: Sources | None
+    store: Store, problem: Problem, device_key: str, deterministic: bool, sources: Sources | None
 ) -> Iterator[Hint]:
     """Yield the winner of a problem, then likely ones: most often nobody asks for those."""
-    if best := store.best(problem, device_key, deterministic, wanted):
+    if best := store.best(problem, device_key, deterministic, sources):
         yield Hint(best, Origin.STORED)
-    yield from likely(store, problem, device_key, deterministic, wanted)
+    yield from likely(store, problem, device_key, deterministic, sources)
 
 
 def _layers_alike(store: Store, problem: Problem, its_chip: str) -> list[Problem]:
@@ -109,7 +110,7 @@ def _layers_alike(store: Store, problem: Problem, its_chip: str) -> list[Problem
     """
     names = {name for name, key in store.same_sizes(problem) if chip(key) == its_chip}
     others = [other for other in map(_problem, names - {str(problem)}) if other]
-    alike = [other for other in others if bare(other) == bare(problem)]
+    alike = [other for other in others if likeness(other) == likeness(problem)]
     return sorted(alike, key=lambda other: (_apart(problem, other), str(other)))
 
 
@@ -119,8 +120,11 @@ def _problem(text: str) -> Problem | None:
     return None
 
 
-def bare(problem: Problem) -> Problem:
-    """The layer as what it is timed as: its kind, no epilogue but its pool, images of one pixel in nchw."""
+def likeness(problem: Problem) -> Problem:
+    """What layers alike have in common: what they are timed as, no epilogue but a pool, and their layouts.
+
+    An image of one pixel has every layout.
+    """
     pool = Epilogue(pool=problem.epilogue.pool)
     found = replace(problem, dtype=problem.timed_as, math="strict", epilogue=pool)
     return found.with_layout("nchw") if problem.h * problem.w * problem.p * problem.q == 1 else found
@@ -134,18 +138,18 @@ def _apart(problem: Problem, other: Problem) -> tuple[bool, ...]:
     )  # fmt: skip
 
 
-def _searched_well(hint: Hint, problem: Problem, device: Device, wanted: Sources | None) -> bool:
-    """Whether a winner of a problem won a search of all families that are wanted, and of enough trials;
+def _searched_well(hint: Hint, problem: Problem, device: Device, sources: Sources | None) -> bool:
+    """Whether a winner of a problem won a search of all families of ``sources``, and of enough trials;
     whoever shares one is believed."""
     won, search = hint.record.won, hint.record.search
     if hint.origin in (Origin.SHIPPED, Origin.IMPORTED):
         return True
-    if not won or (search.cut is not None and search.cut[1] < ENOUGH_TRIALS):
+    if not won or (search.cut is not None and search.cut.trials < ENOUGH_TRIALS):
         return False
     if search.raced is None:
         return True
     missed = [family for family in FAMILIES if family.name not in search.raced]
-    named = wanted.names if wanted else [family.name for family in missed if family.races]
+    named = sources.names if sources else [family.name for family in missed if family.races]
     return not usable([family for family in missed if family.name in named], problem, device)[0]
 
 
@@ -155,14 +159,14 @@ def _kin(store: Store, problem: Problem | str, device_key: str) -> list[str]:
     return sorted(key for key in others if chip(key) == chip(device_key))
 
 
-def _failing(newest: Iterable[Found], wanted: Sources | None) -> set[str]:
+def _failing(newest: Iterable[Found], sources: Sources | None) -> set[str]:
     """Return configs whose very kernels were tried, and that fail whenever they are."""
     lasting = [one for one in newest if one.record.outcome not in (Outcome.CORRECT, *PASSING)]
-    return {one.record.config for one in lasting if one.is_of(wanted)}
+    return {one.record.config for one in lasting if one.is_of(sources)}
 
 
 def _origin(found: Found, own: bool) -> Origin:
     """Say in the words of ``Provenance`` where a hint comes from, of this device or of another."""
-    if found.origin == "imported":
+    if found.imported:
         return Origin.IMPORTED
     return Origin.OLDER if own else Origin.KIN

@@ -13,8 +13,8 @@ from tilewright.errors import StoreError, warn_once
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
-from tilewright.record import PASSING, Record, Search
-from tilewright.search.space import legal
+from tilewright.record import PASSING, Record, Search, Spent
+from tilewright.search.space import legal_config
 from tilewright.store import Store
 from tilewright.store.sources import Sources
 from tilewright.tuning.hints import alike, likely
@@ -45,8 +45,8 @@ class Outcomes:
         self.untried = set(families)  # those of which no config was tried, now or in an earlier search
         self._raced = tuple(families)
         self._unsaved: list[Record] = []
-        self._saved, self._again = False, -math.inf
-        self._cut: tuple[float, int] | None = None  # seconds and trials, once its budget has ended the search
+        self._saved, self._retry_at_s = False, -math.inf
+        self._cut: Spent | None = None  # once its budget has ended the search
 
     @property
     def may_win(self) -> list[Record]:
@@ -80,7 +80,7 @@ class Outcomes:
         hints = [hint.record for hint in likely(self._store, self._problem, self._device.key, *how)]
         found: dict[str, Config] = {}
         for record in chain(hints, alike(self._store, self._problem, self._device, *how)):
-            if config := legal(record.config, self._families.values(), self._problem, self._device):
+            if config := legal_config(record.config, self._families.values(), self._problem, self._device):
                 found.setdefault(str(config), config)
             if len(found) == MOST_HINTS:
                 break
@@ -97,7 +97,7 @@ class Outcomes:
 
         Those have not raced: whoever asks for them as well searches on.
         """
-        self._cut = float(f"{seconds:.6g}"), trials  # as it is stored
+        self._cut = Spent(float(f"{seconds:.6g}"), trials)  # as it is stored
         missed = self.untried.intersection(due)
         self._raced = tuple(name for name in self._families if name not in missed)
 
@@ -112,14 +112,14 @@ class Outcomes:
         self.untried.discard(kept.family)
         self.tried.add(kept.config)
         self._unsaved.append(kept)
-        if time.monotonic() < self._again:
+        if time.monotonic() < self._retry_at_s:
             return kept
         try:
             self.save()
         except StoreError as error:
             if not self._saved:
                 raise
-            self._again = time.monotonic() + _PATIENCE_S  # it may have waited for long
+            self._retry_at_s = time.monotonic() + _PATIENCE_S  # a try may have waited for long
             warn_once(f"{error}; the search goes on, and tries to write again", "outcomes are not stored")
         return kept
 

@@ -169,9 +169,14 @@ class Compiled:
     reason: str = ""
     compile_s: float = 0.0
 
+    @property
+    def said(self) -> dict[str, Any]:
+        """What ``of`` reads."""
+        return asdict(self)
+
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Compiled:
-        """Read an answer: what ``asdict`` made of one."""
+        """Read an answer."""
         return cls(**{**said, "outcome": said["outcome"] and Outcome(said["outcome"])})
 
 
@@ -183,8 +188,13 @@ class Final:
     measurement: Measurement
     check: Check | None = None
 
+    @property
+    def said(self) -> dict[str, Any]:
+        """What ``of`` reads."""
+        return asdict(self)
+
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Final:
-        """Read an answer: what ``asdict`` made of one."""
+        """Read an answer."""
         check = said["check"] and Check(**said["check"])
         return cls(said["config"], Measurement(**said["measurement"]), check)

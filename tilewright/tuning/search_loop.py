@@ -64,12 +64,12 @@ class SearchLoop:
         proposals, counted = self._proposals, self._budget.trials is not None
         keen = self._gpu and not counted
         foretaste = min(_FORETASTE, size // 4) if keen else 0  # for half the compilers
-        first = None if counted else proposals.best_us
-        flying = InFlight(self._ahead, first, together=not self._gpu)
+        rank = None if counted else proposals.best_us
+        flying = InFlight(self._ahead, rank, together=not self._gpu)
         most = size if keen else 1  # in flight where no more are asked for
         portion = max(1, size // (8 if self._gpu else 2))
         try:
-            flying.submit(proposals.first(min(max(2, size // 2), self._room())))
+            flying.submit(proposals.next_hints(min(max(2, size // 2), self._room())))
             while counted and self._room(flying) and not proposals.looked:
                 proposals.look(0)  # what a strategy sees would hang on which trials come before
             while not self._over and (flying or not self._ahead.closed):

@@ -17,7 +17,7 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.untuned import pack
 from tilewright.measuring.rounds import Limits, measure, ranking
 from tilewright.problem import Problem
-from tilewright.record import Check, Measurement, Outcome, Record, Versions
+from tilewright.record import Check, Outcome, Record, Versions
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Built, Runtime
 from tilewright.tuning.protocol import Compiled, Final, Job, Judged, Stage
@@ -48,11 +48,16 @@ class Trials:
 
     def prepare(self) -> None:
         """Make the inputs and the references, and warm up what each trial uses."""
+        self._prepared()
+
+    def _prepared(self) -> Verifier:
+        """Return what checks candidates, on the device; at its first use all is made ready."""
         self._stage(Stage.REFERENCE)
-        assert self._runtime is not None
         if self._verifier is None:
+            assert self._runtime is not None, "opened to compile only"
             self._verifier = Verifier(self._runtime, self.problem, self._job.seed)
             self._runtime.timed(lambda: None, True)
+        return self._verifier
 
     def run(self, config: Config, best_us: float, full: bool) -> Judged:
         """Make a Record of a config."""
@@ -61,15 +66,15 @@ class Trials:
             outcome=Outcome.RUNTIME, deterministic=False, versions=self.versions,
         )  # fmt: skip
         try:
-            self.prepare()
+            verifier = self._prepared()
             self._stage(Stage.COMPILE)
-            candidate = self._candidate(config)
+            candidate = verifier.candidate(config)
             plan = candidate.plan
             record = replace(
                 record, deterministic=plan.deterministic, registers=plan.registers,
                 workspace_bytes=plan.workspace_bytes, compile_s=plan.compile_s,
             )  # fmt: skip
-            return Judged(self._judge(record, candidate, best_us, full), self._spoilt())
+            return Judged(self._judge(verifier, record, candidate, best_us, full), verifier.spoilt)
         except ConfigError as error:
             return Judged(replace(record, outcome=Outcome.CONSTRAINTS, reason=_line(error)), False)
         except CompileError as error:
@@ -77,7 +82,7 @@ class Trials:
         except OutOfMemory as error:
             return Judged(replace(record, reason=_line(error)), False)
         except TooSlow as error:
-            return Judged(replace(record, outcome=Outcome.TIMEOUT, reason=_line(error)), self._spoilt())
+            return Judged(replace(record, outcome=Outcome.TIMEOUT, reason=_line(error)), verifier.spoilt)
         except Exception as error:
             return Judged(replace(record, reason=_line(error)), not _HARMLESS.search(str(error)))
 
@@ -107,52 +112,40 @@ class Trials:
         Raises:
             RunError: one of them, which may be any, wrote where it must not: no check here is to be trusted.
         """
-        self.prepare()
-        assert self._runtime is not None
+        verifier = self._prepared()
         candidates = {}
         for config in configs:
             self._stage(Stage.COMPILE)
-            candidates[str(config)] = self._candidate(config)
+            candidates[str(config)] = verifier.candidate(config)
             self._stage(Stage.RUN)  # once untimed: the first launch loads the machine code
-            candidates[str(config)].run()
-            self._runtime.synchronize()
+            candidates[str(config)].call()
         self._stage(Stage.TIME)
-        figures = measure({name: c.run for name, c in candidates.items()}, self._runtime, limits)
+        figures = measure({name: c.run for name, c in candidates.items()}, verifier.runtime, limits)
         checks: dict[str, Check] = {}
         for name in ranking(figures):
-            checks[name] = self._check(candidates[name], True, math.inf)
-            if self._spoilt():
+            checks[name] = self._check(verifier, candidates[name], True, math.inf)
+            if verifier.spoilt:
                 raise RunError(f"spoilt by {', '.join(candidates)}: {checks[name].reason}")
             if checks[name].ok:
                 break
         return [Final(name, figures[name], checks.get(name)) for name in candidates]
 
-    def _judge(self, record: Record, candidate: Candidate, best_us: float, full: bool) -> Record:
+    def _judge(
+        self, verifier: Verifier, record: Record, candidate: Candidate, best_us: float, full: bool
+    ) -> Record:
         """Verify, then time, a candidate that compiled."""
-        check = self._check(candidate, full, max(HOPELESS * best_us, _LEAST_SLOW_US))
+        check = self._check(verifier, candidate, full, max(HOPELESS * best_us, _LEAST_SLOW_US))
         if not check.ok:
             return replace(record, outcome=Outcome.WRONG, check=check, reason=check.reason)
         self._stage(Stage.TIME)
         deterministic = record.deterministic and check.repeatable
-        figure = self._time(candidate, best_us)
+        figure = measure({"it": candidate.run}, verifier.runtime, TRIAL, best_us)["it"]
         return replace(
             record, outcome=Outcome.CORRECT, check=check, measurement=figure, deterministic=deterministic
         )
 
-    def _check(self, candidate: Candidate, full: bool, slow_us: float) -> Check:
-        assert self._verifier is not None
-        return self._verifier.check(candidate, full, lambda name: self._stage(Stage(name)), slow_us)
-
-    def _time(self, candidate: Candidate, best_us: float) -> Measurement:
-        assert self._runtime is not None
-        return measure({"it": candidate.run}, self._runtime, TRIAL, best_us)["it"]
-
-    def _spoilt(self) -> bool:
-        return self._verifier is not None and self._verifier.spoilt
-
-    def _candidate(self, config: Config) -> Candidate:
-        assert self._verifier is not None
-        return self._verifier.candidate(config)
+    def _check(self, verifier: Verifier, candidate: Candidate, full: bool, slow_us: float) -> Check:
+        return verifier.check(candidate, full, lambda name: self._stage(Stage(name)), slow_us)
 
     def _build(self, blueprint: Blueprint, packed_bytes: int) -> None:
         """Compile, with no device where the compiler needs none."""

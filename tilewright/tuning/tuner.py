@@ -160,14 +160,14 @@ class _Run:
 
     def _begin(self, make: MakeStrategy) -> tuple[int, Proposals]:
         """Tell strategies what is known; return of how many configs that is, and what they propose."""
-        strategies = [
-            make(self.wanted.strategy, family, self.problem, self.device, self.wanted.seed)
-            for family in self.families.values()
-        ]
+        strategies = {
+            name: make(self.wanted.strategy, family, self.problem, self.device, self.wanted.seed)
+            for name, family in self.families.items()
+        }
         known = self.outcomes.resume()
         self.say(Started(self.problem, self.device, self.wanted.strategy, self.budget, len(known)))
         hints, untried = self.outcomes.hints(), self.outcomes.untried if known else ()
-        proposals = Proposals(strategies, self.outcomes.wants, list(self.families), hints, untried)
+        proposals = Proposals(strategies, self.outcomes.wants, hints, untried)
         for record in known:
             proposals.tell(record)
         return len(known), proposals

@@ -45,7 +45,12 @@ _INPUT_BYTES = 5e7  # of the problem, a second, that a host fetches twice and co
 
 
 class Worker:
-    """The child process of one job, had when first needed and replaced when spoilt."""
+    """The child process of one job, had when first needed and replaced when spoilt.
+
+    Attributes:
+        job: what it is for.
+        restarts: how often a child took the place of one that was lost or spoilt.
+    """
 
     def __init__(
         self,
@@ -63,7 +68,7 @@ class Worker:
             children: whose child it takes where one rests, and where its own will rest; None: none does.
         """
         self.job = job
-        self._restarts = 0
+        self.restarts = 0
         self._allowances_s = {**_allowances_s(Problem.parse(job.problem)), **(allowances_s or {})}
         self._command, self._children = command, children
         self._channel: Channel | None = None
@@ -204,7 +209,7 @@ class Worker:
         """
         if self._channel is not None and self._channel.alive:
             return
-        self._restarts += self._opened is not None
+        self.restarts += self._opened is not None
         for last in (False, True):
             resting = self._children.take(self._pool_key) if self._children else None
             self._channel = resting or self._start()

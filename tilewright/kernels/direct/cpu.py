@@ -110,16 +110,16 @@ def blueprint(problem: Problem, device: Device, cf: Values) -> Blueprint:
     """Lay out one launch, two when the shares are summed in a second pass."""
     pr = one_row(problem)
     flat = dict(CG=pr.cg, SIZE_R=1, SIZE_S=1) if pr.c > problem.c else {}
-    tiling = tiling_of(pr, cf)
-    workers, c_padded = WORKERS * device.units, tiling.share * cf["sg"]
+    tiling, workers = tiling_of(pr, cf), WORKERS * device.units
     launches, workspace = _launches(pr, device, cf, tiling, workers)
     return Blueprint(
         source="direct.cu",
         defines=tuple(_defines(pr, device, cf, tiling, workers).items()),
         launches=launches,
-        packed_bytes=tiling.word * pr.groups * tiling.filter_tiles * c_padded * pr.r * pr.s * tiling.tile_k,
-        pack=(("DTYPE", dtype_code(pr)), ("PACK_K", tiling.tile_k), ("PACK_C", c_padded), *flat.items()),
-        packing="" if flat else in_tiles(tiling.tile_k, c_padded),
+        packed_bytes=tiling.word * tiling.filter_words,
+        pack=(("DTYPE", dtype_code(pr)), ("PACK_K", tiling.tile_k), ("PACK_C", tiling.c_padded),
+              *flat.items()),
+        packing="" if flat else in_tiles(tiling.tile_k, tiling.c_padded),
         workspace=workspace,
     )
 
@@ -127,21 +127,19 @@ def blueprint(problem: Problem, device: Device, cf: Values) -> Blueprint:
 def _launches(
     pr: Problem, device: Device, cf: Values, tiling: CpuTiling, workers: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine, parts = cf["combine"], tiling.blocks * tiling.kb * tiling.hb * tiling.wb
+    combine = cf["combine"]
     tiles = tiling.blocks // cf["sg"] if combine == LAST else 0
     args = (*operands(combine), "partial", "arrived", *scale_operand(pr))
     main = Launch("direct", (workers, 1, 1), (1, 1, 1), args)
     # 2 more: the workers take tiles in turn.
-    workspace = reduction_buffers(pr, cf, parts, tiles, tiling.word, more=2)
+    workspace = reduction_buffers(pr, cf, tiling.outputs, tiles, tiling.word, more=2)
     return (*zeros_before(device, combine), main, *second_pass(pr, combine, chained=False)), workspace
 
 
 def _defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling, workers: int) -> Values:
     view = tiling.view
-    filter_floats = tiling.filter_tiles * pr.groups * tiling.share * cf["sg"] * pr.r * pr.s * tiling.tile_k
-    sums = tiling.blocks * tiling.kb * tiling.hb * tiling.wb
-    partial = sums if cf["combine"] == LAST else cf["sg"] * pr.z_elements
-    largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements, filter_floats, partial)
+    partial = tiling.outputs if cf["combine"] == LAST else cf["sg"] * pr.z_elements
+    largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements, tiling.filter_words, partial)
     return dict(
         ONE_LANE=1, AVX512=int(device.lanes >= 16), VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"],
         BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], CS=tiling.cs, CB=tiling.run, STEPS=tiling.steps,
@@ -150,7 +148,7 @@ def _defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling, workers
         CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), X_ALL=pr.n * pr.c * pr.h * pr.w,
         **image_defines(pr, view), **requant_defines(pr),
         K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles,
-        C_PADDED=tiling.share * cf["sg"], K_FASTEST=k_fastest(pr), BLOCKS=tiling.blocks, WORKERS=workers,
+        C_PADDED=tiling.c_padded, K_FASTEST=k_fastest(pr), BLOCKS=tiling.blocks, WORKERS=workers,
         SHARED_BYTES=tiling.shared_bytes if cf["x"] else 64, OFFSET64=offset64(largest),
         **share_defines(cf["combine"], sg=cf["sg"]),
     )  # fmt: skip

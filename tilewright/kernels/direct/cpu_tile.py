@@ -16,9 +16,21 @@ LOOKS = 5.0  # cycles to look at a vector of the filter, which comes from memory
 LINE = 16  # channels of an nhwc input that are copied and read together: one cache line
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CpuTiling:
-    """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
+    """Sizes that follow from a problem and a config; the kernel's defines of the same names.
+
+    Attributes:
+        tile_k: output channels of a register tile.
+        kb, hb, wb: channels, rows and columns of a block.
+        k_tiles, p_tiles, q_tiles: blocks of one image and one group, along each side; blocks: of the layer.
+        filter_tiles: register tiles of a group's channels; filter_words: of the packed filter.
+        cs, steps: channels copied per step, and steps of a share of C; c_padded: channels of all shares.
+        run: channels that lie side by side in the input as the inner loop reads it (CB).
+        met: share of the taps that meet the image where others are skipped; skip: whether they are.
+        word: bytes of a word.
+        xh, xw: rows and columns of the copied input.
+    """
 
     view: View
     tile_k: int
@@ -29,8 +41,10 @@ class CpuTiling:
     p_tiles: int
     q_tiles: int
     filter_tiles: int
+    filter_words: int
     cs: int
     steps: int
+    c_padded: int
     run: int
     met: float
     skip: bool
@@ -43,6 +57,11 @@ class CpuTiling:
     def share(self) -> int:
         """Channels of one share of C."""
         return self.steps * self.cs
+
+    @property
+    def outputs(self) -> int:
+        """Of all blocks, each with its share of C."""
+        return self.blocks * self.kb * self.hb * self.wb
 
     @property
     def shared_bytes(self) -> int:
@@ -77,12 +96,14 @@ def tiling_of(pr: Problem, cf: Values) -> CpuTiling:
         cs = round_up(cs, LINE)
     step_h, step_w = pr.stride[0] if pr.r > 1 else 1, pr.stride[1] if pr.s > 1 else 1
     tiles = ceil_div(pr.kg, kb), ceil_div(view.p, hb), ceil_div(view.q, wb)
-    steps = ceil_div(share, cs)
+    steps, filter_tiles = ceil_div(share, cs), ceil_div(pr.kg, tile_k)
+    c_padded = steps * cs * cf["sg"]
     some = taps_met(pr, 0, cf["th"]) * taps_met(pr, 1, cf["tw"]) if any(pr.pad) else 1.0
     skip = (1.0 - some) * hb * wb > LOOKS  # multiply-adds that a vector of the filter is spared
     return CpuTiling(
         view=view, tile_k=tile_k, kb=kb, hb=hb, wb=wb, k_tiles=tiles[0], p_tiles=tiles[1], q_tiles=tiles[2],
-        filter_tiles=ceil_div(pr.kg, tile_k), cs=cs, steps=steps, run=_run(pr, cf, cs, steps),
+        filter_tiles=filter_tiles, filter_words=pr.groups * filter_tiles * c_padded * pr.r * pr.s * tile_k,
+        cs=cs, steps=steps, c_padded=c_padded, run=_run(pr, cf, cs, steps),
         met=some if skip else 1.0, skip=skip, word=word_bytes(pr),
         xh=under(hb, step_h, pr.r, pr.dilation[0]),
         xw=(wb - 1) * step_w + (pr.s - 1) * pr.dilation[1] + 1,

@@ -202,44 +202,37 @@ def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepri
     """Lay out one launch, two when the shares are summed in a second pass."""
     cf = cf if aligned else {**cf, "cv": 1}
     tiling = tiling_of(pr, cf)
-    tile = tiling.kb * tiling.hb * tiling.wb
-    blocks = tiling.tiles * tiling.view.n * pr.groups * cf["sc"] * cf["sg"]
     shared = shared_bytes(pr, cf, tiling)
-    c_padded = tiling.steps * cf["cs"] * cf["sc"] * cf["sg"]
-    launches, workspace = _launches(pr, device, cf, tiling, blocks, shared, tile)
+    launches, workspace = _launches(pr, device, cf, tiling, shared)
     return Blueprint(
         source="direct.cu",
-        defines=tuple(_defines(pr, cf, tiling, c_padded, shared, aligned).items()),
+        defines=tuple(_defines(pr, cf, tiling, shared, aligned).items()),
         launches=launches,
-        packed_bytes=word_bytes(pr) * pr.groups * tiling.k_tiles * c_padded * pr.r * pr.s * tiling.kb,
-        pack=(("DTYPE", dtype_code(pr)), ("PACK_K", tiling.kb), ("PACK_C", c_padded)),
-        packing=in_tiles(tiling.kb, c_padded),
+        packed_bytes=word_bytes(pr) * tiling.filter_words,
+        pack=(("DTYPE", dtype_code(pr)), ("PACK_K", tiling.kb), ("PACK_C", tiling.c_padded)),
+        packing=in_tiles(tiling.kb, tiling.c_padded),
         workspace=workspace,
     )
 
 
 def _launches(
-    pr: Problem, device: Device, cf: Values, tiling: GpuTiling, blocks: int, shared: int, tile: int
+    pr: Problem, device: Device, cf: Values, tiling: GpuTiling, shared: int
 ) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine = cf["combine"]
-    all_tiles = blocks // (cf["sc"] * cf["sg"])
+    combine, tiles = cf["combine"], tiling.all_tiles
+    blocks = tiles * cf["sc"] * cf["sg"]
     args = (*operands(combine), "partial", "arrived", *scale_operand(pr))
     main = Launch("direct", (blocks, 1, 1), (tiling.threads, 1, 1), args, shared, cluster=cf["sc"])
-    workspace = reduction_buffers(pr, cf, all_tiles * cf["sg"] * tile, all_tiles, word_bytes(pr))
+    workspace = reduction_buffers(pr, cf, tiles * cf["sg"] * tiling.tile, tiles, word_bytes(pr))
     return (*zeros_before(device, combine), main, *second_pass(pr, combine)), workspace
 
 
-def _defines(
-    pr: Problem, cf: Values, tiling: GpuTiling, c_padded: int, shared: int, aligned: bool
-) -> dict[str, int]:
+def _defines(pr: Problem, cf: Values, tiling: GpuTiling, shared: int, aligned: bool) -> dict[str, int]:
     view = tiling.view
     y_nhwc = pr.layout_out == "nhwc"
     y_vector = y_nhwc and pr.kg % cf["v"] == 0 and (aligned or cf["v"] == 1) and cf["combine"] != ATOMIC
     y_rows = not y_nhwc and aligned and cf["tw"] % 4 == 0 and view.q % 4 == 0 and cf["combine"] != ATOMIC
-    packed = c_padded * pr.r * pr.s * tiling.kb * tiling.k_tiles * pr.groups
-    last = cf["combine"] == LAST
-    parts = tiling.tiles * view.n * pr.groups * cf["sg"] * tiling.kb * tiling.hb * tiling.wb if last else 0
-    largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements * cf["sg"], packed, parts)
+    parts = tiling.all_tiles * cf["sg"] * tiling.tile if cf["combine"] == LAST else 0
+    largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements * cf["sg"], tiling.filter_words, parts)
     body = pr.r * pr.s * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"], BK=cf["bk"], BH=cf["bh"], BW=cf["bw"],
@@ -250,7 +243,7 @@ def _defines(
         CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), **image_defines(pr, view),
         **requant_defines(pr),
         K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles, STEPS=tiling.steps,
-        C_PADDED=c_padded,
+        C_PADDED=tiling.c_padded,
         CV=cf["cv"], F_FLOATS=tiling.f_floats, **staging(pr, cf, tiling, aligned).defines(),
         Y_VECTOR=int(y_vector), Y_ROWS=int(y_rows),
         K_FASTEST=k_fastest(pr), CHANNEL_UNROLL_BY=max(1, min(8, 512 // body) // cf["cv"]),

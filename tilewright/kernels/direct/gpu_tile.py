@@ -26,9 +26,20 @@ from tilewright.problem import Problem
 FEW_CHANNELS = 4  # of nhwc, that are staged as they lie in memory
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GpuTiling:
-    """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
+    """Sizes that follow from a problem and a config; the kernel's defines of the same names.
+
+    Attributes:
+        kb, hb, wb: channels, rows and columns of an output tile.
+        team: threads of a block that share no sum; threads: all of it.
+        k_tiles, p_tiles, q_tiles: output tiles of one image and one group, along each side.
+        all_tiles: of the layer.
+        steps: of a share of the sum; c_padded: channels of all.
+        xh, xw: rows and columns of the input under a tile.
+        f_floats: words of the staged filter; filter_words: of the packed one.
+        row, rows: columns and rows of the input under a thread's outputs.
+    """
 
     view: View
     kb: int
@@ -39,17 +50,20 @@ class GpuTiling:
     k_tiles: int
     p_tiles: int
     q_tiles: int
+    all_tiles: int
     steps: int
+    c_padded: int
     xh: int
     xw: int
     f_floats: int
+    filter_words: int
     row: int
     rows: int
 
     @property
-    def tiles(self) -> int:
-        """Output tiles of one image and one group."""
-        return self.k_tiles * self.p_tiles * self.q_tiles
+    def tile(self) -> int:
+        """Outputs of a tile."""
+        return self.kb * self.hb * self.wb
 
 
 def tiling_of(pr: Problem, cf: Values) -> GpuTiling:
@@ -58,13 +72,17 @@ def tiling_of(pr: Problem, cf: Values) -> GpuTiling:
     kb, hb, wb = cf["v"] * cf["tk"] * cf["bk"], cf["th"] * cf["bh"], cf["tw"] * cf["bw"]
     team, combine = cf["bk"] * cf["bh"] * cf["bw"], cf.get("combine", NONE)
     rows, columns = view.outputs(pr)
+    k_tiles, p_tiles = ceil_div(pr.kg, kb), tiles_along(pr, combine, view.p, rows, hb)
+    q_tiles = tiles_along(pr, combine, view.q, columns, wb)
+    step = cf["cs"] * cf["sc"] * cf["sg"]  # channels that all shares take at once
+    steps = ceil_div(words(pr), step)
     return GpuTiling(
         view=view, kb=kb, hb=hb, wb=wb, team=team, threads=team * cf["sw"] * cf["sb"],
-        k_tiles=ceil_div(pr.kg, kb), p_tiles=tiles_along(pr, combine, view.p, rows, hb),
-        q_tiles=tiles_along(pr, combine, view.q, columns, wb),
-        steps=ceil_div(words(pr), cf["cs"] * cf["sc"] * cf["sg"]),
+        k_tiles=k_tiles, p_tiles=p_tiles, q_tiles=q_tiles,
+        all_tiles=k_tiles * p_tiles * q_tiles * view.n * pr.groups, steps=steps, c_padded=steps * step,
         xh=rows_under(pr, hb), xw=columns_under(pr, wb),
         f_floats=lines(cf["cs"] * pr.r * pr.s * kb) if cf["f"] else 0,
+        filter_words=steps * step * pr.r * pr.s * kb * k_tiles * pr.groups,
         row=columns_under(pr, cf["tw"]), rows=rows_under(pr, cf["th"]),
     )  # fmt: skip
 

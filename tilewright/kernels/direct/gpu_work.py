@@ -27,7 +27,7 @@ from tilewright.kernels.word import (
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-ENGINE_FIRST = 1.1  # what the copy engine takes to the first filter, where threads take 1; fitted
+ENGINE_FETCH = 1.1  # what the copy engine takes to the first filter, where threads take 1; fitted
 
 
 def work(pr: Problem, device: Device, cf: Values) -> GpuWork:
@@ -35,9 +35,8 @@ def work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     tiling = tiling_of(pr, cf)
     taps, registers_of = pr.r * pr.s, word_registers(pr)
     channels = cf["cs"] // (cf["sw"] * cf["sb"]) * tiling.steps  # of one thread
-    tile = tiling.kb * tiling.hb * tiling.wb
-    shares = cf["sc"] * cf["sg"]
-    blocks = tiling.tiles * tiling.view.n * pr.groups * shares
+    tile, shares = tiling.tile, cf["sc"] * cf["sg"]
+    blocks = tiling.all_tiles * shares
     fma = channels * taps * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
     shared_f = min(1, cf["f"])
     x_words, x_waves = _x_loads(pr, cf, tiling)
@@ -55,11 +54,11 @@ def work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         shared_bytes=shared_bytes(pr, cf, tiling),
         steps=tiling.steps, buffers=_buffers(pr, cf), fma=fma * issue_slots(pr, device),
         shared_loads=shared_loads, global_loads=global_loads, staging=staged * tiling.steps,
-        epilogue=_epilogue(cf, tile, tiling) * registers_of,
+        epilogue=_epilogue(cf, tiling) * registers_of,
         wavefronts=warps * channels * (x_waves * cf["x"] + f_waves * shared_f)
         + tiling.steps * registers_of * (_staged_words(pr, cf, tiling) + f_step * shared_f) / 32,
         load_bytes=tiling.steps * (read_bytes(pr) * x_step + word * f_step),
-        store_sectors=_store_sectors(pr, cf, tile, tiling) / cf["sc"],
+        store_sectors=_store_sectors(pr, cf, tiling) / cf["sc"],
         dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
         cluster=cf["sc"], shares=cf["sg"], combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=0.0 if cf["combine"] == NONE else word * tile * blocks / cf["sc"],
@@ -68,7 +67,7 @@ def work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         register_intensity=2.0 * taps * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
         / (tiling.rows * tiling.row + taps * cf["v"] * cf["tk"]),
         block_intensity=2.0 * taps * tile * cf["cs"] / (x_step + f_step),
-        first=ENGINE_FIRST if cf["f"] == 2 else 1.0,
+        fetch=ENGINE_FETCH if cf["f"] == 2 else 1.0,
     )  # fmt: skip
 
 
@@ -142,18 +141,19 @@ def wavefronts(
     return max(len(parts) for parts in banks.values())
 
 
-def _epilogue(cf: Values, tile: int, tiling: GpuTiling) -> float:
+def _epilogue(cf: Values, tiling: GpuTiling) -> float:
     """Instructions of a thread from its accumulators to memory."""
-    mine = tile / tiling.team
+    mine = tiling.tile / tiling.team
     count = 4.0 * mine
     if out_shared(cf):
-        count = 3.0 * mine + tile / tiling.threads / cf["sc"] * (10.0 + 3.0 * cf["sb"] + 3.0 * cf["sc"])
+        summed = tiling.tile / tiling.threads / cf["sc"]  # outputs that a thread finishes
+        count = 3.0 * mine + summed * (10.0 + 3.0 * cf["sb"] + 3.0 * cf["sc"])
     if cf["sw"] > 1:
         count += 2.0 * cf["sw"].bit_length() * mine
     return count
 
 
-def _store_sectors(pr: Problem, cf: Values, tile: int, tiling: GpuTiling) -> float:
+def _store_sectors(pr: Problem, cf: Values, tiling: GpuTiling) -> float:
     """Sectors written by a block: outputs of neighbouring threads share a sector, or do not."""
     if out_shared(cf):
         run = tiling.kb if pr.layout_out == "nhwc" else tiling.wb
@@ -163,4 +163,4 @@ def _store_sectors(pr: Problem, cf: Values, tile: int, tiling: GpuTiling) -> flo
         run = 4
     else:
         run = max(1, 8 // cf["tw"]) if cf["wfast"] else 1
-    return tile / min(32.0 / DTYPE_BYTES[pr.dtype_out], max(1.0, run))
+    return tiling.tile / min(32.0 / DTYPE_BYTES[pr.dtype_out], max(1.0, run))

@@ -12,10 +12,10 @@ from math import prod
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.batch import program
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch
 from tilewright.kernels.gemm.product import product
 from tilewright.kernels.gemm.spec import Gemm, blueprint, refused
+from tilewright.kernels.inner import program
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes
 from tilewright.kernels.work import GpuWork

@@ -99,11 +99,11 @@ def tiling_of(pd: Product, cf: Values, aligned: bool = True) -> GemmTiling:
     x_pitch = quad_pitch(cs) if cf["cv"] == 4 else across
     x_floats = lines((pb if cf["cv"] == 4 else cs) * x_pitch)
     wide = cf["cv"] == 4 or (pd.quads and pb % 4 == 0 and aligned)
-    k_tiles, p_tiles = ceil_div(pd.k, kb), ceil_div(pd.pixels, pb)
+    k_tiles, q_tiles = ceil_div(pd.k, kb), ceil_div(pd.pixels, pb)
     meeting = cf["sb"] * kb * pb if cf["sb"] > 1 else 0
     return GemmTiling(
-        kt=kt, pt=pt, kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, p_tiles=p_tiles,
-        tiles=k_tiles * p_tiles * pd.groups, turns=ceil_div(pd.c, cs), run=run_of(cf), x_pitch=x_pitch,
+        kt=kt, pt=pt, kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, q_tiles=q_tiles,
+        tiles=k_tiles * q_tiles * pd.groups, steps=ceil_div(pd.c, cs), run=run_of(cf), x_pitch=x_pitch,
         x_floats=x_floats, x_copies=ceil_div(cs * pb // (4 if wide else 1), threads(cf)),
         shared_bytes=4 * max(cf["stages"] * (cs * kb + x_floats), meeting),
     )  # fmt: skip

@@ -117,9 +117,9 @@ class Gemm(Family):
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """One share of C of the longest block, then the shares one after the other."""
         cf = config.values
-        turns = tiling_of(product(problem), cf).turns
-        shares = turns if cf["stream"] else cf["sg"]
-        return ceil_div(turns, cf["sg"]) * cf["cs"] // cf["sb"] + cf["sb"] + shares
+        steps = tiling_of(product(problem), cf).steps
+        shares = steps if cf["stream"] else cf["sg"]
+        return ceil_div(steps, cf["sg"]) * cf["cs"] // cf["sb"] + cf["sb"] + shares
 
 
 def refused(problem: Problem, device: Device) -> str | None:
@@ -142,7 +142,7 @@ def _shares_out(problem: Problem, device: Device, cf: Values) -> bool:
     stream = stream_of(device, tiling, cf)
     if stream is None:
         return True
-    uneven = tiling.tiles % stream.blocks != 0 and stream.each >= 2 and tiling.tiles * tiling.turns < 1 << 31
+    uneven = tiling.tiles % stream.blocks != 0 and stream.each >= 2 and tiling.tiles * tiling.steps < 1 << 31
     return uneven and (cf["stream"] != REST or stream.full_tiles > 0)
 
 
@@ -204,7 +204,7 @@ def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool = True) -> 
     pd = product(pr)
     cf = cf if aligned or pd.columns else {**cf, "cv": 1, "fd": 1 if cf["cv"] == 4 else cf["fd"]}
     tiling = tiling_of(pd, cf, aligned or pd.columns)
-    c_padded = ceil_div(tiling.turns * cf["cs"], pr.r * pr.s)
+    c_padded = ceil_div(tiling.steps * cf["cs"], pr.r * pr.s)
     stream = stream_of(device, tiling, cf)
     blocks = stream.full_tiles + stream.blocks if stream else tiling.tiles * cf["sg"]
     # Sums that wait for others: of each block; a block of a stream ends a tile and begins another.
@@ -248,8 +248,8 @@ def _defines(
         VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],
         CV=cf["cv"], CS=cf["cs"], STAGES=cf["stages"], FRAGMENTS=cf["fd"], UNROLLED=tiling.run,
         MIN_BLOCKS=cf["mb"], STREAM=cf["stream"],
-        TILE_STEPS=tiling.turns, STEPS=tiling.turns,
-        K_TILES=tiling.k_tiles, P_TILES=1, Q_TILES=tiling.p_tiles, C_PADDED=c_padded,
+        TILE_STEPS=tiling.steps, STEPS=tiling.steps,
+        K_TILES=tiling.k_tiles, P_TILES=1, Q_TILES=tiling.q_tiles, C_PADDED=c_padded,
         N=pr.n, C=pd.c, H=pr.h, W=pr.w, K=pd.k, GROUPS_=pd.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], STRIDED=int(pd.strided),
         X_NHWC=int(pd.x_nhwc), X_ROWS=int(pd.columns or pr.n == 1), X_PITCH_C=pd.pitch,

@@ -41,7 +41,7 @@ def stream_of(device: Device, tiling: GemmTiling, cf: Values) -> Stream | None:
         return None
     blocks = device.units * cf["mb"]
     full_tiles = max(0, tiling.tiles // blocks - (cf["stream"] == LAST_TURN)) * blocks
-    return Stream(full_tiles, blocks, *divmod((tiling.tiles - full_tiles) * tiling.turns, blocks))
+    return Stream(full_tiles, blocks, *divmod((tiling.tiles - full_tiles) * tiling.steps, blocks))
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
@@ -50,12 +50,12 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     tiling = tiling_of(pd, cf)
     stream = stream_of(device, tiling, cf)
     blocks = stream.blocks if stream else tiling.tiles * cf["sg"]  # whose work is counted
-    turns = tiling.tiles * tiling.turns / blocks if stream else ceil_div(tiling.turns, cf["sg"])
+    steps = tiling.tiles * tiling.steps / blocks if stream else ceil_div(tiling.steps, cf["sg"])
     tiles = max(1.0, tiling.tiles / blocks) if stream else 1.0  # that a block stores
     shared = max(1.0, tiles - stream.full_tiles / blocks) if stream else 0.0  # of these, whose parts meet
-    channels = turns * cf["cs"] / cf["sb"]  # of one thread
+    channels = steps * cf["cs"] / cf["sb"]  # of one thread
     words = (tiling.kt + tiling.pt) * channels * HIDDEN[cf["fd"]]
-    step = cf["cs"] * (tiling.kb + tiling.pb)
+    staged = cf["cs"] * (tiling.kb + tiling.pb)  # words of a step
     copies = cf["cs"] * tiling.kb / 4 / tiling.threads + tiling.x_copies
     loads = cf["tk"] * max(1.0, cf["lk"] / 8) + tiling.pt * max(1.0, 1.0 / cf["lk"]) / 4
     waves = tiling.threads / 32 * channels * loads
@@ -65,10 +65,10 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     return GpuWork(
         blocks=blocks, threads=tiling.threads, registers=registers(cf),
         resident=resident(device, registers(cf), tiling.threads, tiling.shared_bytes, cf["mb"]),
-        shared_bytes=tiling.shared_bytes, steps=int(turns), buffers=cf["stages"],
+        shared_bytes=tiling.shared_bytes, steps=int(steps), buffers=cf["stages"],
         fma=channels * tiling.kt * tiling.pt, shared_loads=words,
-        staging=turns * (4.0 * copies + 20.0), epilogue=storing,
-        wavefronts=waves + turns * step / 32, load_bytes=4.0 * turns * step,
+        staging=steps * (4.0 * copies + 20.0), epilogue=storing,
+        wavefronts=waves + steps * staged / 32, load_bytes=4.0 * steps * staged,
         store_sectors=tiles * tiling.tile / (8.0 if pd.y_nhwc or cf["v"] * 32 // cf["lk"] >= 8 else 4.0),
         dram_bytes=4.0 * pd.groups * pd.k * pd.c + 4.0 * pd.x_floats + pr.y_bytes,
         shares=shares, combine=COMBINE_NAMES[cf["combine"]],

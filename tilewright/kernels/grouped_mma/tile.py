@@ -45,7 +45,7 @@ def bundle_of(pr: Problem) -> GroupBundle | None:
     return GroupBundle(groups, channels // numbers, outputs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GroupedMmaTiling:
     """Sizes that follow from a problem and a config.
 
@@ -127,11 +127,11 @@ def _sizes(
     k_tiles = pr.groups // bundle.groups // bundles
     p_tiles, q_tiles = ceil_div(pr.p, th), ceil_div(pr.q, tw)
     return GroupedMmaTiling(
-        bundle, parts, pr.s * bundle.pieces, len(seen), rows, columns, length, pieces,
-        min(EIGHT, pieces & -pieces), run, min(most, bw & -bw),
-        round_up(pieces_of_sum(pr, bundle) * nt * bw, 4), ceil_div(strips, wm),
-        k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles,
-        PIECE * pieces * rows * length * pr.stride[1],
+        bundle=bundle, parts=parts, row_sum=pr.s * bundle.pieces, seen=len(seen), rows=rows, columns=columns,
+        length=length, pieces=pieces, swizzle=min(EIGHT, pieces & -pieces), run=run,
+        turned=min(most, bw & -bw), words=round_up(pieces_of_sum(pr, bundle) * nt * bw, 4),
+        turns=ceil_div(strips, wm), k_tiles=k_tiles, p_tiles=p_tiles, q_tiles=q_tiles,
+        blocks=pr.n * k_tiles * p_tiles * q_tiles, shared_bytes=PIECE * pieces * rows * length * pr.stride[1],
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
 # Fitted to trials of the family on an H100 (benchmarks/h100/trials.jsonl.gz).
-FIRST = 0.63  # of the time to the first data
+FETCH = 0.63  # of the time to the first data
 COPIED, PLACED, FINISHED = 42.0, 17.0, 0.75  # instructions of a copy, an address, an output
 LOADED = 55.0  # of a load of nchw, whose next ones wait for it
 STORED, PORT = 0.05, 0.57  # times what is counted: stores, matrices loaded
@@ -47,7 +47,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     stored = 4 * tiling.run * out_bytes * cf["bw"]  # neighbouring bytes of a pixel that a warp stores
     return GpuWork(
         blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),
-        resident=resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"]), first=FIRST,
+        resident=resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"]), fetch=FETCH,
         shared_bytes=tiling.shared_bytes, fma=products, shared_loads=loads, global_loads=tiling.words / 4,
         staging=(staged * COPIED + loaded * LOADED) / threads + addresses * PLACED,
         epilogue=pixels * outputs * cf["bw"] / 32 * (FINISHED + 2.0 * FINISHED / tiling.run),

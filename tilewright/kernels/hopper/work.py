@@ -41,7 +41,7 @@ COPY_CYCLES = 1300.0  # from the start of a copy to its arrival, from main memor
 LINE = 128.0  # bytes that the tensor cores read from shared memory in a cycle (microbenchmark)
 LOOP = 300.0  # cycles to wait for a batch, start its products and give the one before back (clocks: 265)
 SENDING = 200.0  # cycles of a thread to wait for a buffer, announce a copy and send for it (microbenchmark)
-FIRST = 0.47  # of the usual time to the first data, where the copy engine is sent for all
+FETCH = 0.47  # of the usual time to the first data, where the copy engine is sent for all
 SENDING_MORE = 50.0  # for another copy that the same barrier waits for (guess)
 MEETING = 1500.0  # issue slots that the meeting of a cluster in shared memory takes as long as
 MEETING_FOURS = 1250.0  # where each thread sends its sums itself (A/B of both)
@@ -98,7 +98,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * tiling.nb if gathered else x_copied)),
         store_sectors=tile * stored / 32 / cf["sc"] * (NARROW if words else 1.0),
         dram_bytes=float(least_bytes(pr, device) - pr.w_bytes + filters),
-        first=FIRST if tiling.image else 1.0, stays=tiling.stays,
+        fetch=FETCH if tiling.image else 1.0, stays=tiling.stays,
         cluster=1, gang=cf["sc"] * cf["cm"], shares=cf["sg"],  # shares of a cluster: in ``epilogue``
         combine=COMBINE_NAMES[combine],
         partial_bytes=0.0 if combine == NONE else 4.0 * tile * tiling.blocks / cf["sc"],

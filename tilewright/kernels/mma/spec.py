@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tilewright.arithmetic import offset64
-from tilewright.device import Device, architectures
+from tilewright.device import Device
+from tilewright.device.architectures import MMA_E4M3
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.limits import (
+    MOST_COPIES,
     SCHEDULERS,
     SPARE,
     SPILLS,
@@ -25,7 +27,6 @@ from tilewright.kernels.mma.tile import (
     COPIED,
     COPIES,
     GATHERED,
-    MOST_COPIES,
     MOST_LOADS,
     MOST_PIECES,
     PLANES,
@@ -153,7 +154,7 @@ class Mma(Family):
         """One share of the sum, then the shares one after the other; what is promoted at once is one step."""
         cf, problem = config.values, folded(problem)
         shares = cf["sb"] * cf["sc"] * cf["sg"]
-        chunks = tiling_of(problem, cf).turns * cf["chunks"]
+        chunks = tiling_of(problem, cf).steps * cf["chunks"]
         promoted = products(problem, cf["x"]) in (THREE, E4M3)
         return ceil_div(chunks // 2 if promoted else chunks * each(problem, cf["x"]), shares) + shares
 
@@ -181,7 +182,7 @@ def _gathers(problem: Problem, cf: Values) -> bool:
 
 def _has_product(problem: Problem, device: Device, x: int) -> bool:
     """Whether the device multiplies what this way of reading gives it; without CUDA it does it by itself."""
-    return products(problem, x) != E4M3 or not device.is_cuda or device.capability >= architectures.E4M3
+    return products(problem, x) != E4M3 or not device.is_cuda or device.capability >= MMA_E4M3
 
 
 RULES = (
@@ -239,7 +240,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
         source="mma.cu", defines=tuple(_defines(pr, tiling, cf, aligned).items()), launches=launches,
         packed_bytes=_packed_bytes(pr, tiling, cf),
         pack=(
-            ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", tiling.kb), ("PACK_STEPS", tiling.turns),
+            ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", tiling.kb), ("PACK_STEPS", tiling.steps),
             ("PACK_C", _run_channels(pr, cf)), ("PACK_ORDER", COLUMNS if pixels_on_m(pr) else IN_ORDER),
             *((("PACK_PRODUCTS", _moved_as(pr, cf["x"])),) if _moved_as(pr, cf["x"]) else ()),
         ),
@@ -282,7 +283,7 @@ def _launches(
 
 
 def _packed_bytes(pr: Problem, tiling: ProductTiling, cf: Values) -> int:
-    return 16 * pr.groups * tiling.k_tiles * tiling.turns * tiling.kb * cf["chunks"]
+    return 16 * pr.groups * tiling.k_tiles * tiling.steps * tiling.kb * cf["chunks"]
 
 
 def _copy_defines(pr: Problem, way: int, aligned: bool) -> Values:
@@ -304,9 +305,9 @@ def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> V
         DTYPE=_code(pr), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"], SB=cf["sb"],
         FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"],
         X_WAY=COPIED if way == WIDENED else way, X_L1=cf["l1"], RUN=run_chunks(pr, cf["chunks"], way),
-        CC=tap_chunks(pr, way), TURNS=tiling.turns, STEPS=tiling.turns,
+        CC=tap_chunks(pr, way), TURNS=tiling.steps, STEPS=tiling.steps,
         CLUSTER=cf["sc"], CS=1, **share_defines(cf["combine"], cf["sc"], cf["sg"]),
-        K_TILES=tiling.k_tiles, P_TILES=1, Q_TILES=tiling.p_tiles, N=view.n, **layer_defines(pr, view),
+        K_TILES=tiling.k_tiles, P_TILES=1, Q_TILES=tiling.q_tiles, N=view.n, **layer_defines(pr, view),
         PADDED=int(any(pr.pad)),
         Y_VECTOR=int(whole and aligned), K_FASTEST=k_fastest(pr),
         SHARED_BYTES=tiling.shared_bytes, OFFSET64=offset64(most_bytes),

@@ -15,7 +15,6 @@ WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by numb
 COPIES = (COPIED, WIDENED)
 MOST_PIECES = {PLAIN: 20, TF32: 20, THREE: 9, E4M3: 12}  # of a warp: more do not fit a thread's registers
 MOST_LOADS = 512  # of a thread that gathers: more overflow the instruction cache
-MOST_COPIES = 16  # pixels that a thread keeps the places of in registers
 
 
 def products(pr: Problem, way: int) -> int:
@@ -86,13 +85,13 @@ def tiling_of(pr: Problem, cf: Values) -> ProductTiling:
     mb, nb = 16 * cf["mt"] * cf["wm"], 16 * cf["nt"] * cf["wn"]
     kb, pb = (nb, mb) if pixels_on_m(pr) else (mb, nb)
     pixels = image_pixels(pr, cf["x"])
-    k_tiles, p_tiles = ceil_div(pr.kg, kb), ceil_div(pixels, pb)
-    tiles = k_tiles * p_tiles * pr.groups * (pr.n * pr.p * pr.q // max(1, pixels))
+    k_tiles, q_tiles = ceil_div(pr.kg, kb), ceil_div(pixels, pb)
+    tiles = k_tiles * q_tiles * pr.groups * (pr.n * pr.p * pr.q // max(1, pixels))
     stage = 16 * cf["chunks"] * kb + x_stage_bytes(pr, cf, pb)
     meeting = 4 * mb * nb * cf["sb"] if cf["sb"] * cf["sc"] > 1 else 0
     return ProductTiling(
-        kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, p_tiles=p_tiles,
-        tiles=tiles, turns=ceil_div(all_chunks(pr, cf["x"]), cf["chunks"]),
+        kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, q_tiles=q_tiles,
+        tiles=tiles, steps=ceil_div(all_chunks(pr, cf["x"]), cf["chunks"]),
         x_copies=copies(pr, cf), shared_bytes=max(cf["stages"] * stage, meeting),
     )  # fmt: skip
 

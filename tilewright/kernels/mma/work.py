@@ -34,14 +34,14 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count what one block and one thread do."""
     tiling, combine = tiling_of(pr, cf), cf["combine"]
     shares = cf["sc"] * cf["sg"]
-    blocks, turns = tiling.tiles * shares, ceil_div(tiling.turns, shares)
-    fragments = turns * cf["chunks"] / 2 / cf["sb"]  # along the sum, of a warp
+    blocks, steps = tiling.tiles * shares, ceil_div(tiling.steps, shares)
+    fragments = steps * cf["chunks"] / 2 / cf["sb"]  # along the sum, of a warp
     pieces, warps = cf["mt"] * cf["nt"], tiling.threads // 32
     planes, in_word = cf["x"] == PLANES, 4 // DTYPE_BYTES[pr.dtype]
     reads = fragments * (cf["mt"] + (0 if planes else cf["nt"]))  # of a warp: ldmatrix, 4 wavefronts each
     singles = fragments * cf["nt"] * 4 * in_word if planes else 0.0  # numbers: a wavefront each
     x_pieces = each(pr) * row_pieces(pr, tiling.pb) if planes else tiling.pb
-    x_bytes, w_bytes = 16 * turns * cf["chunks"] * x_pieces, 16 * turns * cf["chunks"] * tiling.kb
+    x_bytes, w_bytes = 16 * steps * cf["chunks"] * x_pieces, 16 * steps * cf["chunks"] * tiling.kb
     issued = _ISSUED_90 if device.capability == 90 else _ISSUED
     multiplies, adds, prepares = issued[products(pr, cf["x"])]
     meeting = 8.0 * pieces if cf["sb"] * cf["sc"] > 1 else 0.0
@@ -51,10 +51,10 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     return GpuWork(
         blocks=blocks, threads=tiling.threads, registers=registers(pr, cf),
         resident=resident(device, registers(pr, cf), tiling.threads, tiling.shared_bytes, cf["mb"]),
-        shared_bytes=tiling.shared_bytes, steps=turns, buffers=cf["stages"],
+        shared_bytes=tiling.shared_bytes, steps=steps, buffers=cf["stages"],
         fma=fragments * (pieces * (multiplies + adds) + (cf["mt"] + cf["nt"]) * prepares),
         shared_loads=reads + singles * (2 * in_word - 1) / in_word,
-        staging=_staging(pr, cf, tiling, turns),
+        staging=_staging(pr, cf, tiling, steps),
         epilogue=40.0 + meeting + 8.0 * pieces * (4.0 if combine == NONE else 2.0) / cf["sb"],
         wavefronts=WAVEFRONT * ((4.0 * reads + singles) * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128),
         load_bytes=float(x_bytes * _missed(pr, device, cf, tiling) + w_bytes),
@@ -72,12 +72,12 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     )  # fmt: skip
 
 
-def _staging(pr: Problem, cf: Values, tiling: ProductTiling, turns: int) -> float:
-    """Instructions of a thread that stage the input and the filter, in so many turns."""
+def _staging(pr: Problem, cf: Values, tiling: ProductTiling, steps: int) -> float:
+    """Instructions of a thread that stage the input and the filter, in so many steps."""
     first = tiling.x_copies * (20.0 + 3.0 * (pr.r + pr.s))  # where each pixel begins, and its taps
     x_slots = tiling.x_copies * (cf["chunks"] * (4.0 * each(pr) + 3.0) if cf["x"] == GATHERED else 6.0)
     filter_copies = ceil_div(tiling.kb * cf["chunks"], tiling.threads)
-    return first + turns * (x_slots + 1.5 * filter_copies + 20.0)
+    return first + steps * (x_slots + 1.5 * filter_copies + 20.0)
 
 
 def _missed(pr: Problem, device: Device, cf: Values, tiling: ProductTiling) -> float:

@@ -36,7 +36,7 @@ from tilewright.kernels.stem.tile import (
     loads,
     piece,
     registers,
-    runs,
+    runs_of,
     staged,
     tiling_of,
 )
@@ -55,7 +55,7 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 MOST_STEPS = 80  # products along the sum: their loop is unrolled
-MOST_BODY = 1500  # instructions of that loop: more overflow the instruction cache
+MOST_UNROLLED = 1500  # instructions of that loop: more overflow the instruction cache
 MOST_ROW = 1 << 30  # bytes of a row of the image, with its padding
 FAN = ("FAN_P", "FAN_R", "FAN_W")  # what four lanes take at once
 # Of a block's tile: sums, and outputs of a pool.
@@ -83,9 +83,9 @@ class Stem(Family):
             return "it is made for layers of one group"
         if problem.dilation[1] > 1 and problem.s > 1:
             return "a row of the filter must see neighbouring columns: they are dilated"
-        if (problem.w + sum(problem.pad[2:])) * runs(problem).column > MOST_ROW:
+        if (problem.w + sum(problem.pad[2:])) * runs_of(problem).column > MOST_ROW:
             return f"a row of the image has more than {MOST_ROW:,} bytes: they are counted in 32 bits"
-        if runs(problem).steps(problem) > MOST_STEPS:
+        if runs_of(problem).steps(problem) > MOST_STEPS:
             return f"the sum takes more than {MOST_STEPS} products: it is made for few input channels"
         return None
 
@@ -111,21 +111,21 @@ class Stem(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, or two where the second one pools."""
         cf, combine = config.values, config["combine"]
-        tiling, packed_for, it = tiling_of(problem, cf), runs(problem, cf), runs(problem, cf, aligned)
+        tiling, packed, runs = tiling_of(problem, cf), runs_of(problem, cf), runs_of(problem, cf, aligned)
         scale = scale_operand(problem)
         main = Launch(
             "stem", (tiling.blocks, 1, 1), (_threads(cf), 1, 1), (*operands(combine), *scale),
             shared_bytes=tiling.shared_bytes,
         )  # fmt: skip
         return Blueprint(
-            source="stem.cu", defines=tuple(_defines(problem, tiling, it, cf, aligned).items()),
+            source="stem.cu", defines=tuple(_defines(problem, tiling, runs, cf, aligned).items()),
             launches=(main, *second_pass(problem, combine, chained=False)),
             packed_bytes=tiling.k_tiles * tiling.w_bytes,
             pack=(
                 ("PACK_KT", cf["kt"]), ("PACK_WN", cf["wn"]), ("PACK_GROUP", max(1, tiling.run // 2)),
-                ("PACK_NHWC", int(problem.layout_out == "nhwc")), ("PACK_PLANES", packed_for.planes),
-                ("PACK_QUARTERS", packed_for.quarters), ("PACK_SHIFT", packed_for.shift),
-                *zip(FAN, packed_for.fan, strict=True),
+                ("PACK_NHWC", int(problem.layout_out == "nhwc")), ("PACK_PLANES", packed.planes),
+                ("PACK_QUARTERS", packed.quarters), ("PACK_SHIFT", packed.shift),
+                *zip(FAN, packed.fan, strict=True),
             ),
             packer="stem_pack.cu",
             workspace=partial_sums(problem, combine),
@@ -137,7 +137,7 @@ class Stem(Family):
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """All products of the sum."""
-        return 8 * runs(problem, config.values).steps(problem) * (WORD // DTYPE_BYTES[problem.dtype])
+        return 8 * runs_of(problem, config.values).steps(problem) * (WORD // DTYPE_BYTES[problem.dtype])
 
 
 def _threads(cf: Values) -> int:
@@ -146,9 +146,9 @@ def _threads(cf: Values) -> int:
 
 def _body(pr: Problem, cf: Values) -> int:
     """Instructions of the unrolled loop over the sum."""
-    it = runs(pr, cf)
-    x_loads = loads(pr, it) * (3 if it.unaligned else 2) // 2  # and a shift for every two
-    return it.steps(pr) * (cf["pt"] * (x_loads + cf["kt"]) + cf["kt"] * cf["f"])
+    runs = runs_of(pr, cf)
+    x_loads = loads(pr, runs) * (3 if runs.unaligned else 2) // 2  # and a shift for every two
+    return runs.steps(pr) * (cf["pt"] * (x_loads + cf["kt"]) + cf["kt"] * cf["f"])
 
 
 def _extents(pr: Problem, sums: int, values: tuple[int, ...], pooled: tuple[int, ...]) -> tuple[int, ...]:
@@ -165,8 +165,8 @@ RULES = (
     Rule("rows", lambda problem, combine, th: windows(problem, combine, th) > 0, "a tile without windows"),
     Rule("windows", lambda problem, combine, tw: windows(problem, combine, tw) > 0, "a tile without windows"),
     Rule("image", lambda problem, device, cf: fits_shared(
-        device, staged(problem, cf, runs(problem, cf)).nbytes, 1), "staged rows alone fill the shared memory",
-         needs="combine th tw"),
+        device, staged(problem, cf, runs_of(problem, cf)).nbytes, 1),
+        "staged rows alone fill the shared memory", needs="combine th tw"),
     Rule("channels", lambda problem, kt: piece(problem)[1] * (kt - 1) < problem.k, "pieces without channels"),
     Rule("slices", lambda problem, kt, wn: piece(problem)[1] * kt * (wn - 1) < problem.k,
          "warps without channels"),
@@ -176,7 +176,7 @@ RULES = (
     block_rule(lambda device, wm, wn: 32 * wm * wn <= min(512, device.max_threads)),
     schedulers_rule(lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS),
     resident_rule(lambda device, wm, wn, mb: 32 * wm * wn * mb <= device.threads_per_unit),
-    Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_BODY,
+    Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_UNROLLED,
          "the unrolled loop overflows the instruction cache", needs="combine tw kt pt f"),
     Rule("thread", lambda problem, device, cf: fits_registers(
         device, registers(problem, cf), SCHEDULERS * device.lanes, spare=SPARE), SPILLS,
@@ -189,7 +189,7 @@ RULES = (
 )  # fmt: skip
 
 
-def _defines(pr: Problem, tiling: StemTiling, it: Runs, cf: Values, aligned: bool) -> Values:
+def _defines(pr: Problem, tiling: StemTiling, runs: Runs, cf: Values, aligned: bool) -> Values:
     view, nhwc = View.unflattened(pr), pr.layout_out == "nhwc"
     meets = tiling.sum_pitch > 0
     unit = 4 if nhwc else 1  # outputs that a thread stores at once where sums meet
@@ -201,10 +201,10 @@ def _defines(pr: Problem, tiling: StemTiling, it: Runs, cf: Values, aligned: boo
         PRODUCTS=TF32 if pr.dtype == "f32" else PLAIN,
         HB=cf["th"], WB=cf["tw"], KT=cf["kt"], WN=cf["wn"], PT=cf["pt"], WM=cf["wm"], F_SHARED=cf["f"],
         MIN_BLOCKS=cf["mb"],
-        COPY=it.copy, LEAD=it.lead, SHIFT=it.shift, UNALIGNED=int(it.unaligned), QUARTERS=it.quarters,
-        RUN_NUMBERS=it.numbers, **dict(zip(FAN, it.fan, strict=True)),
-        STAGED_BYTES=tiling.image.row, PITCH=tiling.image.pitch, GAP=it.gap, SUM_PITCH=tiling.sum_pitch,
-        ROW_THREADS=row_threads(tiling.image.row // it.copy, _threads(cf)),
+        COPY=runs.copy, LEAD=runs.lead, SHIFT=runs.shift, UNALIGNED=int(runs.unaligned),
+        QUARTERS=runs.quarters, RUN_NUMBERS=runs.numbers, **dict(zip(FAN, runs.fan, strict=True)),
+        STAGED_BYTES=tiling.image.row, PITCH=tiling.image.pitch, GAP=runs.gap, SUM_PITCH=tiling.sum_pitch,
+        ROW_THREADS=row_threads(tiling.image.row // runs.copy, _threads(cf)),
         RUN_OUT=tiling.run, WORDS_OUT=tiling.run // 4, UNIT_OUT=unit, POOL_HELD=int(tiling.held),
         Y_VECTOR=int(whole and aligned),
         **layer_defines(pr, view), **image_defines(pr, view),

@@ -18,7 +18,7 @@ STORE = 16  # bytes of outputs that a thread has side by side, at most
 LONGEST = STORE  # outputs of them: those of one byte
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Runs:
     """What a row of the filter sees of an image: a run of neighbours in memory.
 
@@ -57,7 +57,7 @@ class Runs:
         return ceil_div(self.words(pr), 2)
 
 
-def runs(pr: Problem, cf: Values | None = None, aligned: bool = True) -> Runs:
+def runs_of(pr: Problem, cf: Values | None = None, aligned: bool = True) -> Runs:
     """Work out how runs lie in memory, and in words, under a config's tiles, or under one of the whole image.
 
     Every tile begins where the first does in what a copy moves. Arrays that are not aligned are packed alike.
@@ -82,8 +82,8 @@ def runs(pr: Problem, cf: Values | None = None, aligned: bool = True) -> Runs:
     gaps = (0, PIECE) if nhwc and column % PIECE == 0 else (0,)
     gap = min(gaps, key=lambda gap: crowd(step + pr.stride[1] * gap, 0, 0, fan))
     return Runs(
-        planes, column, gap, step + pr.stride[1] * gap, pr.s * unit, copy, lead, shift, unaligned, fan,
-        ceil_div(words, fan[2]),
+        planes=planes, column=column, gap=gap, step=step + pr.stride[1] * gap, numbers=pr.s * unit, copy=copy,
+        lead=lead, shift=shift, unaligned=unaligned, fan=fan, quarters=ceil_div(words, fan[2]),
     )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ class Staged:
     nbytes: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StemTiling:
     """Sizes that follow from a problem and a config.
 
@@ -147,11 +147,11 @@ def piece(pr: Problem) -> tuple[int, int]:
     return (16, 8) if pr.layout_out == "nhwc" else (8, 16)
 
 
-def loads(pr: Problem, it: Runs) -> int:
+def loads(pr: Problem, runs: Runs) -> int:
     """Loads of a lane for a product's pixels: one of four matrices, where columns are pairs of pieces."""
-    if pr.layout_in == pr.layout_out == "nhwc" and it.column % (2 * PIECE) == 0:
+    if pr.layout_in == pr.layout_out == "nhwc" and runs.column % (2 * PIECE) == 0:
         return 1
-    return 2 * piece(pr)[0] // 8 * (2 if it.unaligned else 1)
+    return 2 * piece(pr)[0] // 8 * (2 if runs.unaligned else 1)
 
 
 def w_registers(pr: Problem) -> int:
@@ -179,43 +179,44 @@ def outputs(pr: Problem, cf: Values) -> int:
     return math.gcd(cf["pt"] // 2, most) if held(pr, cf) else 2 * math.gcd(cf["pt"], most // 2)
 
 
-def staged(pr: Problem, cf: Values, it: Runs) -> Staged:
-    """Work out how the rows under a tile are staged; ``combine``, ``th`` and ``tw`` decide it."""
+def staged(pr: Problem, cf: Values, runs: Runs) -> Staged:
+    """Work out how the rows under a tile are staged; ``combine``, ``th`` and ``tw`` decide runs."""
     rows = rows_under(pr, cf["th"])
-    seen = it.fan[2] * WORD * it.quarters + WORD * it.unaligned
-    row = round_up(it.lead + (cf["tw"] - 1) * (it.step - pr.stride[1] * it.gap) + seen, PIECE)
-    least = row + ceil_div(row, it.column) * it.gap
-    pitches = range(least, least + (1 if it.fan[2] == LANES else 4 * BANKS), PIECE)
-    crowds = {pitch: crowd(it.step, pitch * pr.dilation[0], pitch * rows, it.fan) for pitch in pitches}
+    seen = runs.fan[2] * WORD * runs.quarters + WORD * runs.unaligned
+    row = round_up(runs.lead + (cf["tw"] - 1) * (runs.step - pr.stride[1] * runs.gap) + seen, PIECE)
+    least = row + ceil_div(row, runs.column) * runs.gap
+    pitches = range(least, least + (1 if runs.fan[2] == LANES else 4 * BANKS), PIECE)
+    crowds = {pitch: crowd(runs.step, pitch * pr.dilation[0], pitch * rows, runs.fan) for pitch in pitches}
     pitch = min(pitches, key=lambda pitch: crowds[pitch])
-    return Staged(row, pitch, crowds[pitch], it.planes * rows * pitch)
+    return Staged(row, pitch, crowds[pitch], runs.planes * rows * pitch)
 
 
 def tiling_of(pr: Problem, cf: Values) -> StemTiling:
     """Work out the tiling of a config."""
-    combine, it, (pixels, channels) = cf["combine"], runs(pr, cf), piece(pr)
-    image = staged(pr, cf, it)
+    combine, runs, (pixels, channels) = cf["combine"], runs_of(pr, cf), piece(pr)
+    image = staged(pr, cf, runs)
     kb = channels * cf["kt"] * cf["wn"]
     k_tiles = ceil_div(pr.k, kb)
     p_tiles = tiles_along(pr, combine, pr.p, pr.y_p, cf["th"])
     q_tiles = tiles_along(pr, combine, pr.q, pr.y_q, cf["tw"])
-    w_bytes = 128 * it.steps(pr) * w_registers(pr) * cf["kt"] * cf["wn"]
+    w_bytes = 128 * runs.steps(pr) * w_registers(pr) * cf["kt"] * cf["wn"]
     pixels_of_tile, nhwc = cf["th"] * cf["tw"], pr.layout_out == "nhwc"
     # Whole runs, and four words more: the next row lies in other banks.
     meets = pools(pr, combine) and not held(pr, cf)
     sum_pitch = (kb if nhwc else round_up(pixels_of_tile, LONGEST)) + 4 if meets else 0
+    sums_bytes = 4 * sum_pitch * (pixels_of_tile if nhwc else kb)
     return StemTiling(
-        image, kb, k_tiles, p_tiles, q_tiles, pr.n * k_tiles * p_tiles * q_tiles,
-        outputs(pr, cf), ceil_div(pixels_of_tile, pixels * cf["pt"] * cf["wm"]), w_bytes,
-        held(pr, cf), sum_pitch,
-        w_bytes * cf["f"] + round_up(image.nbytes, 128) + 4 * sum_pitch * (pixels_of_tile if nhwc else kb),
+        image=image, kb=kb, k_tiles=k_tiles, p_tiles=p_tiles, q_tiles=q_tiles,
+        blocks=pr.n * k_tiles * p_tiles * q_tiles, run=outputs(pr, cf),
+        turns=ceil_div(pixels_of_tile, pixels * cf["pt"] * cf["wm"]), w_bytes=w_bytes, held=held(pr, cf),
+        sum_pitch=sum_pitch, shared_bytes=w_bytes * cf["f"] + round_up(image.nbytes, 128) + sums_bytes,
     )  # fmt: skip
 
 
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: sums, the filter's, where it reads, masks, addresses."""
-    it = runs(pr, cf)
+    runs = runs_of(pr, cf)
     halves = piece(pr)[0] // 8
-    masks = 2 * min(it.quarters, 4) if loads(pr, it) > 1 else 0
-    filter_ = w_registers(pr) * cf["kt"] * (2 if cf["f"] else it.steps(pr))
-    return 4 * cf["pt"] * cf["kt"] + filter_ + cf["pt"] * halves * (4 + it.unaligned) + masks + 36
+    masks = 2 * min(runs.quarters, 4) if loads(pr, runs) > 1 else 0
+    filter_ = w_registers(pr) * cf["kt"] * (2 if cf["f"] else runs.steps(pr))
+    return 4 * cf["pt"] * cf["kt"] + filter_ + cf["pt"] * halves * (4 + runs.unaligned) + masks + 36

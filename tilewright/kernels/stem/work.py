@@ -6,7 +6,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION
-from tilewright.kernels.stem.tile import WORD, loads, piece, registers, runs, tiling_of, w_registers
+from tilewright.kernels.stem.tile import WORD, loads, piece, registers, runs_of, tiling_of, w_registers
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, ceil_div, windows
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -15,35 +15,35 @@ from tilewright.problem import DTYPE_BYTES, Problem
 STORED = 0.3  # of the time that the model has for stores: other blocks multiply meanwhile
 WAITED = 1.6  # cycles of the tensor cores for one of a product: few warps hide its latency
 COPIED, NUMBERS = 20.0, 3.0  # instructions of a copy, and how many times as many where it moves one number
-FIRST, FILLED = 0.5, 0.25  # time to the first data; of a unit's first blocks' loads, which nothing hides
+FETCH, FILLED = 0.5, 0.25  # time to the first data; of a unit's first blocks' loads, which nothing hides
 FETCH_BYTES = 52_185.0  # that a unit takes from the L2 cache in that time, by the model's coefficients
 FETCHED = 0.6  # of the slots of loads from global memory: the filter's are asked for together
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count what one block and one thread do."""
-    it, tiling, (pixels, channels) = runs(pr, cf), tiling_of(pr, cf), piece(pr)
-    threads, steps = 32 * cf["wm"] * cf["wn"], it.steps(pr)
+    runs, tiling, (pixels, channels) = runs_of(pr, cf), tiling_of(pr, cf), piece(pr)
+    threads, steps = 32 * cf["wm"] * cf["wn"], runs.steps(pr)
     pieces = tiling.turns * cf["pt"]  # of pixels, of a warp
     products = pieces * cf["kt"] * steps
-    x_loads = pieces * steps * loads(pr, it)
-    fetched = pieces * steps * 2 * (pixels // 8) * (2 if it.unaligned else 1)  # words of a lane
+    x_loads = pieces * steps * loads(pr, runs)
+    fetched = pieces * steps * 2 * (pixels // 8) * (2 if runs.unaligned else 1)  # words of a lane
     w_loads = steps * cf["kt"] * w_registers(pr) / 4 * (tiling.turns if cf["f"] else 1)
     combine = cf["combine"]
     sums = cf["th"] * cf["tw"] * tiling.kb
     outputs = windows(pr, combine, cf["th"]) * windows(pr, combine, cf["tw"]) * tiling.kb
     out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
     x_bytes = tiling.image.nbytes * tiling.image.row / tiling.image.pitch
-    copies = x_bytes / it.copy / threads * (NUMBERS if it.copy < WORD else 1.0)
+    copies = x_bytes / runs.copy / threads * (NUMBERS if runs.copy < WORD else 1.0)
     together = resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"])
     filled = (x_bytes + tiling.w_bytes) * min(together, ceil_div(tiling.blocks, device.units))
     cached = min(pr.y_bytes, device.l2_bytes)  # of y; the rest must go to memory meanwhile
     stored = tiling.run * out_bytes  # bytes that a thread stores at once
     return GpuWork(
         blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),
-        resident=together, first=FIRST + FILLED * filled / FETCH_BYTES,
+        resident=together, fetch=FETCH + FILLED * filled / FETCH_BYTES,
         shared_bytes=tiling.shared_bytes,
-        fma=products + x_loads * it.unaligned, shared_loads=x_loads + w_loads * cf["f"],
+        fma=products + x_loads * runs.unaligned, shared_loads=x_loads + w_loads * cf["f"],
         global_loads=FETCHED * w_loads * (1 - cf["f"]),
         staging=copies * COPIED + 40.0 + pieces * 18.0,
         epilogue=pieces * (pixels * channels * cf["kt"] / 32) * (4.0 + 4.0 / tiling.run),

@@ -11,9 +11,9 @@ import math
 from dataclasses import replace
 
 from tilewright.device import Device
-from tilewright.kernels.batch import batch, between, program
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm.spec import Gemm
+from tilewright.kernels.inner import between, program, side_by_side
 from tilewright.kernels.limits import no_gpu
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes
@@ -61,7 +61,7 @@ class Strassen(Family):
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The matrix products, of blocks; their input in nchw, which is the fastest to multiply."""
-        return batch(7**self.depth, *self._block(problem), "nchw", _as_rows(problem).layout_out)
+        return side_by_side(7**self.depth, *self._block(problem), "nchw", _as_rows(problem).layout_out)
 
     def _block(self, problem: Problem) -> tuple[int, int, int]:
         """Return channels in, channels out and pixels of a block: whole quads."""
@@ -83,16 +83,16 @@ class Strassen(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out the sums of the input, the matrix products, and the blocks of the output."""
-        pr, half = _as_rows(problem), self.inner(problem, device)
-        inner = GEMM.blueprint(half, device, config)  # its buffers are our own, and aligned
+        pr, products = _as_rows(problem), self.inner(problem, device)
+        inner = GEMM.blueprint(products, device, config)  # its buffers are our own, and aligned
         run_in = _run(pr, pr.c, pr.layout_in, aligned)
         run_out = _run(pr, pr.k, pr.layout_out, aligned)
-        blocks = dict(LEVELS=self.depth, BLOCK_C=half.cg, BLOCK_K=half.kg)
+        blocks = dict(LEVELS=self.depth, BLOCK_C=products.cg, BLOCK_K=products.kg)
         defines = sizes(pr) | blocks | dict(
-            BLOCK_T=half.w, THREADS=THREADS, RUN_IN=run_in, RUN_OUT=run_out,
+            BLOCK_T=products.w, THREADS=THREADS, RUN_IN=run_in, RUN_OUT=run_out,
         )  # fmt: skip
-        count_in = ceil_div(half.cg * half.w // run_in, THREADS)
-        count_out = ceil_div(half.kg * half.w // run_out, THREADS)
+        count_in = ceil_div(products.cg * products.w // run_in, THREADS)
+        count_out = ceil_div(products.kg * products.w // run_out, THREADS)
         first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "sums"))
         last = Launch("transform_output", (count_out, 1, 1), (THREADS, 1, 1),
                       ("products", "bias", "z", "y"), chained=True)  # fmt: skip
@@ -101,16 +101,17 @@ class Strassen(Family):
             launches=(first, *between(inner, "sums", "products"), last), packed_bytes=inner.packed_bytes,
             pack=(*(inner.pack or ()), *blocks.items()), packer="strassen_pack.cu",
             packing="What is packed is sums of its blocks (Strassen): leave it to the pack source.",
-            workspace=(Buffer("sums", half.x_bytes), Buffer("products", half.y_bytes), *inner.workspace),
+            workspace=(Buffer("sums", products.x_bytes), Buffer("products", products.y_bytes),
+                       *inner.workspace),
             parts=(program(inner),),
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count the matrix products, and what the transforms move."""
-        half = self.inner(problem, device)
-        work = GEMM.work(half, device, config)
+        products = self.inner(problem, device)
+        work = GEMM.work(products, device, config)
         outside = problem.x_bytes + problem.y_bytes + problem.z_bytes * problem.epilogue.add
-        moved = half.x_bytes + half.y_bytes + outside
+        moved = products.x_bytes + products.y_bytes + outside
         return replace(work, more_launches=2, more_bytes=float(moved))
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:

@@ -10,17 +10,18 @@ the points are our own (points.h).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.batch import batch, between, program
-from tilewright.kernels.bound import bare
+from tilewright.kernels.bound import padding_alone
 from tilewright.kernels.direct.cpu import WORKERS
 from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm.spec import Gemm
+from tilewright.kernels.inner import between, program, side_by_side
 from tilewright.kernels.limits import no_gpu
 from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes
@@ -42,14 +43,72 @@ SLAB_BYTES = 1 << 30  # of a GPU's memory, likewise: half as much costs 0 to 2%,
 GEMM, DIRECT = Gemm(), Direct()
 
 
-@lru_cache(maxsize=4096)
-def products(pr: Problem, side: int, slab: int = 0, cores: bool = False) -> Problem:
-    """The matrix products of tiles of ``side``, one an element: a 1x1 convolution over one row of tiles.
+@dataclass(frozen=True)
+class TileGrid:
+    """How a layer is cut into tiles.
 
-    They are those of ``slab`` rows of tiles; on CPU cores in the layouts that their kernel is best at.
+    Attributes:
+        points: inputs of a tile, as many as points, down and across: one where there is one tap.
+        outputs: of a tile, down and across; they lie as far apart as the taps of the filter.
+        rows: of tiles, in all images.
+        columns: tiles of a row.
+    """
+
+    points: tuple[int, int]
+    outputs: tuple[int, int]
+    rows: int
+    columns: int
+
+    @property
+    def side(self) -> int:
+        """Inputs of a tile along a side with taps."""
+        return max(self.points)
+
+    @property
+    def elements(self) -> int:
+        """Elements of a transformed tile."""
+        return self.points[0] * self.points[1]
+
+
+@lru_cache(maxsize=4096)
+def grid_of(pr: Problem, side: int) -> TileGrid:
+    """Cut a layer into tiles of ``side`` inputs along a side."""
+    points = (side if pr.r > 1 else 1), (side if pr.s > 1 else 1)
+    outputs = points[0] + 1 - pr.r, points[1] + 1 - pr.s
+    return TileGrid(
+        points, outputs,
+        rows=pr.n * pr.dilation[0] * ceil_div(pr.p, outputs[0] * pr.dilation[0]),
+        columns=pr.dilation[1] * ceil_div(pr.q, outputs[1] * pr.dilation[1]),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def products_of(pr: Problem, grid: TileGrid, slab: int, cores: bool) -> Problem:
+    """The matrix products of ``slab`` rows of tiles, one an element: a 1x1 convolution over a row of tiles.
+
+    On CPU cores in the layouts that their kernel is best at.
     """
     layouts = ("nchw", "nhwc") if cores else (pr.layout_in, pr.layout_out)
-    return batch(_elements(pr, side), pr.c, pr.k, (slab or _rows(pr, side)) * _columns(pr, side), *layouts)
+    return side_by_side(grid.elements, pr.c, pr.k, slab * grid.columns, *layouts)
+
+
+def slab_of(pr: Problem, grid: TileGrid, device: Device) -> int:
+    """Rows of tiles that pass through the three launches at once.
+
+    A CPU's last cache holds what passes, unless the filter is larger; a GPU needs no more workspace.
+    """
+    row = 4 * grid.elements * (pr.c + pr.k) * grid.columns
+    most = SLAB_BYTES if device.is_gpu else int(SLAB_SHARE * device.l2_bytes)
+    passes = row * grid.rows
+    slabs = ceil_div(passes, max(row, most))
+    if not device.is_gpu and (slabs - 1) * 4 * grid.elements * pr.c * pr.k > 2 * passes:
+        slabs = 1  # what passes goes to memory and back, but no slab reads the larger filter again
+    return ceil_div(grid.rows, slabs)
+
+
+def multiplier(device: Device) -> Family:
+    """The family whose kernel multiplies."""
+    return GEMM if device.is_gpu else DIRECT
 
 
 class Winograd4(Family):
@@ -83,60 +142,61 @@ class Winograd4(Family):
             return "under a dilated filter the outputs of a tile lie apart: they are no window of a pool"
         if problem.groups != 1 or min(problem.c, problem.k) < FEWEST_CHANNELS:
             return f"it is made for one group of at least {FEWEST_CHANNELS} channels in and out"
-        if reason := bare(problem):
+        if reason := padding_alone(problem):
             return reason
-        if _elements(problem, self.side) * max(problem.c, problem.k) > MAX_EXTENT:
+        grid = grid_of(problem, self.side)
+        if grid.elements * max(problem.c, problem.k) > MAX_EXTENT:
             return f"its matrix products would have more than {MAX_EXTENT:,} channels together"
-        pool = problem.epilogue.pool
-        down, across = _outputs(problem, self.side)
+        pool, (down, across) = problem.epilogue.pool, grid.outputs
         if pool and (pool.size != pool.stride or pool.pad or down % pool.size or across % pool.size):
             return f"the pool's windows do not tile the outputs of a tile of {self.side}x{self.side} inputs"
         if not problem.n:
             return "the batch is empty"
         if not device.is_gpu and problem.q + 10 * (problem.dilation[1] - 1) > MOST_COLUMNS:
             return f"a core keeps rows of at most {MOST_COLUMNS} outputs on its stack"
-        half, by = _half(problem, self.side, device)
-        return by.refuses(half, device)
+        return multiplier(device).refuses(self.inner(problem, device), device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables of the matrix products."""
-        half, by = _half(problem, self.side, device)
-        return by.params(half, device)
+        return multiplier(device).params(self.inner(problem, device), device)
 
     def multiplies(self, problem: Problem) -> float:
         """One for each element of a tile."""
-        down, across = _outputs(problem, self.side)
-        return _elements(problem, self.side) / (problem.r * problem.s * down * across)
+        grid = grid_of(problem, self.side)
+        return grid.elements / (problem.r * problem.s * prod(grid.outputs))
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The matrix products."""
-        return _half(problem, self.side, device)[0]
+        grid = grid_of(problem, self.side)
+        return products_of(problem, grid, slab_of(problem, grid, device), cores=not device.is_gpu)
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
         """State what the device and the kernel of the matrix products forbid."""
-        return (GEMM if device.is_gpu else DIRECT).rules(device)
+        return multiplier(device).rules(device)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out the transform of the input, the matrix products, and the transform of the output."""
+        grid = grid_of(problem, self.side)
         if device.is_gpu:
-            return _blueprint(problem, self.side, device, config, aligned)
-        return _on_cores(problem, device, config)
+            return _blueprint(problem, grid, device, config, aligned)
+        return _on_cores(problem, grid, device, config)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count the matrix products, and what the transforms move."""
-        half, by = _half(problem, self.side, device)
-        work = by.work(half, device, config)
-        slabs = ceil_div(_rows(problem, self.side), _slab(problem, self.side, device))
-        moved = problem.x_bytes + slabs * (half.x_bytes + half.y_bytes) + problem.y_bytes
+        products, grid = self.inner(problem, device), grid_of(problem, self.side)
+        work = multiplier(device).work(products, device, config)
+        slabs = ceil_div(grid.rows, slab_of(problem, grid, device))
+        moved = problem.x_bytes + slabs * (products.x_bytes + products.y_bytes) + problem.y_bytes
         return replace(
             work, blocks=slabs * work.blocks, partial_bytes=slabs * work.partial_bytes,
-            more_launches=3 * slabs - 1, more_bytes=float(moved), dram_bytes=half.w_bytes + problem.x_bytes,
+            more_launches=3 * slabs - 1, more_bytes=float(moved),
+            dram_bytes=products.w_bytes + problem.x_bytes,
         )  # fmt: skip
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """The sum of the matrix products, and the growth of its error in the transforms."""
-        half, by = _half(problem, self.side, device)
-        return by.chain(half, device, config) + self.growth
+        products = self.inner(problem, device)
+        return multiplier(device).chain(products, device, config) + self.growth
 
 
 class Winograd8(Winograd4):
@@ -153,62 +213,15 @@ class Winograd8(Winograd4):
         return no_gpu(device) or super().refuses(problem, device)
 
 
-def _half(problem: Problem, side: int, device: Device) -> tuple[Problem, Family]:
-    """The matrix products, and what computes them."""
-    cores = not device.is_gpu
-    return products(problem, side, _slab(problem, side, device), cores), DIRECT if cores else GEMM
-
-
-def _points(pr: Problem, side: int) -> tuple[int, int]:
-    """Inputs of a tile, as many as points, down and across: one where there is one tap."""
-    return (side if pr.r > 1 else 1), (side if pr.s > 1 else 1)
-
-
-def _elements(pr: Problem, side: int) -> int:
-    """Elements of a transformed tile."""
-    down, across = _points(pr, side)
-    return down * across
-
-
-def _outputs(pr: Problem, side: int) -> tuple[int, int]:
-    """Outputs of a tile, down and across."""
-    down, across = _points(pr, side)
-    return down + 1 - pr.r, across + 1 - pr.s
-
-
-def _rows(pr: Problem, side: int) -> int:
-    """Rows of tiles of all images. The outputs of a tile lie as far apart as the taps of the filter."""
-    return pr.n * pr.dilation[0] * ceil_div(pr.p, _outputs(pr, side)[0] * pr.dilation[0])
-
-
-def _columns(pr: Problem, side: int) -> int:
-    """Tiles of a row."""
-    return pr.dilation[1] * ceil_div(pr.q, _outputs(pr, side)[1] * pr.dilation[1])
-
-
-def _slab(pr: Problem, side: int, device: Device) -> int:
-    """Rows of tiles that pass through the three launches at once.
-
-    A CPU's last cache holds what passes, unless the filter is larger; a GPU needs no more workspace.
-    """
-    row = 4 * _elements(pr, side) * (pr.c + pr.k) * _columns(pr, side)
-    most = SLAB_BYTES if device.is_gpu else int(SLAB_SHARE * device.l2_bytes)
-    passes = row * _rows(pr, side)
-    slabs = ceil_div(passes, max(row, most))
-    if not device.is_gpu and (slabs - 1) * 4 * _elements(pr, side) * pr.c * pr.k > 2 * passes:
-        slabs = 1  # what passes goes to memory and back, but no slab reads the larger filter again
-    return ceil_div(_rows(pr, side), slabs)
-
-
-def _blueprint(pr: Problem, side: int, device: Device, config: Config, aligned: bool) -> Blueprint:
-    slab = _slab(pr, side, device)
-    half, slabs = products(pr, side, slab), ceil_div(_rows(pr, side), slab)
-    inner = GEMM.blueprint(half, device, config)  # its buffers are our own, and aligned
-    tiles, across = slab * _columns(pr, side), _outputs(pr, side)[1]
+def _blueprint(pr: Problem, grid: TileGrid, device: Device, config: Config, aligned: bool) -> Blueprint:
+    slab = slab_of(pr, grid, device)
+    products, slabs = products_of(pr, grid, slab, cores=False), ceil_div(grid.rows, slab)
+    inner = GEMM.blueprint(products, device, config)  # its buffers are our own, and aligned
+    tiles, across = slab * grid.columns, grid.outputs[1]
     count_in, count_out = ceil_div(pr.c * tiles, THREADS), ceil_div(pr.k * tiles, THREADS)
     whole = pr.dilation[1] == 1 and pr.q % across == 0 and pr.epilogue.pool is None
     rows = pr.layout_out == "nchw" and whole and aligned
-    defines = _defines(pr, side, half) | dict(
+    defines = _defines(pr, grid, products) | dict(
         THREADS=THREADS, Y_ROWS=int(rows), SLABS=slabs, SLAB_TILES=tiles, BLOCKS_OUT=count_out,
     )  # fmt: skip
     first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "tiles", "drawn"))
@@ -218,46 +231,45 @@ def _blueprint(pr: Problem, side: int, device: Device, config: Config, aligned: 
     more = (replace(first, chained=True), *middle, last) * (slabs - 1)
     return Blueprint(
         source="winograd4.cu", defines=tuple(defines.items()), launches=(first, *middle, last, *more),
-        packed_bytes=inner.packed_bytes, pack=_packing(inner, side), packing=PACKED_POINTS,
-        workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes),
+        packed_bytes=inner.packed_bytes, pack=_packing(inner, grid), packing=PACKED_POINTS,
+        workspace=(Buffer("tiles", products.x_bytes), Buffer("products", products.y_bytes),
                    Buffer("drawn", 4 * (slabs > 1), zeroed=True), *inner.workspace),
         parts=(program(inner),),
     )  # fmt: skip
 
 
-def _on_cores(pr: Problem, device: Device, config: Config) -> Blueprint:
-    side = Winograd4.side
-    slab = _slab(pr, side, device)
-    half = products(pr, side, slab, cores=True)
-    inner = DIRECT.blueprint(half, device, config)
+def _on_cores(pr: Problem, grid: TileGrid, device: Device, config: Config) -> Blueprint:
+    slab = slab_of(pr, grid, device)
+    products = products_of(pr, grid, slab, cores=True)
+    inner = DIRECT.blueprint(products, device, config)
     workers = WORKERS * device.units
-    defines = _defines(pr, side, half) | dict(
+    defines = _defines(pr, grid, products) | dict(
         VECTOR=max(4, min(16, device.lanes)), AVX512=int(device.lanes >= 16), WORKERS=workers,
         SLAB_ROWS=slab, RUN_TILES=RUN_TILES, RUN_K=RUN_K, RUN_C=ceil_div(pr.c, RUNS * device.units),
-        RUN_ROWS=min(slab, max(1, RUN_INPUTS // _columns(pr, side))),
+        RUN_ROWS=min(slab, max(1, RUN_INPUTS // grid.columns)),
     )  # fmt: skip
     first = Launch("transform_input", (workers, 1, 1), (1, 1, 1), ("x", "tiles", "drawn"))
     last = Launch("transform_output", (workers, 1, 1), (1, 1, 1), ("products", "bias", "z", "y", "drawn"))
     return Blueprint(
         source="winograd4_cpu.cu", defines=tuple(defines.items()),
-        launches=(first, *between(inner, "tiles", "products"), last) * ceil_div(_rows(pr, side), slab),
-        packed_bytes=inner.packed_bytes, pack=_packing(inner, side), packing=PACKED_POINTS,
-        workspace=(Buffer("tiles", half.x_bytes), Buffer("products", half.y_bytes),
+        launches=(first, *between(inner, "tiles", "products"), last) * ceil_div(grid.rows, slab),
+        packed_bytes=inner.packed_bytes, pack=_packing(inner, grid), packing=PACKED_POINTS,
+        workspace=(Buffer("tiles", products.x_bytes), Buffer("products", products.y_bytes),
                    Buffer("drawn", 12, zeroed=True), *inner.workspace),
         parts=(program(inner),),
     )  # fmt: skip
 
 
-def _defines(pr: Problem, side: int, half: Problem) -> dict[str, int]:
+def _defines(pr: Problem, grid: TileGrid, products: Problem) -> dict[str, int]:
     """The defines of winograd4.h: the layer, and its tiles."""
-    (points_down, points_across), (down, across) = _points(pr, side), _outputs(pr, side)
-    largest = max(half.x_bytes, half.y_bytes, pr.x_bytes, pr.z_bytes)
+    (points_down, points_across), (down, across) = grid.points, grid.outputs
+    largest = max(products.x_bytes, products.y_bytes, pr.x_bytes, pr.z_bytes)
     return sizes(pr) | dict(
-        POINTS=side, POINTS_P=points_down, POINTS_Q=points_across, SIDE_P=down, SIDE_Q=across,
-        TILES=half.w, TILES_P=_rows(pr, side) // pr.n, TILES_Q=_columns(pr, side),
+        POINTS=grid.side, POINTS_P=points_down, POINTS_Q=points_across, SIDE_P=down, SIDE_Q=across,
+        TILES=products.w, TILES_P=grid.rows // pr.n, TILES_Q=grid.columns,
         OFFSET64=offset64(largest // 4),
     )  # fmt: skip
 
 
-def _packing(inner: Blueprint, side: int) -> tuple[tuple[str, int], ...]:
-    return (*(inner.pack or ()), ("PACK_WINOGRAD", 2), ("PACK_POINTS", side))
+def _packing(inner: Blueprint, grid: TileGrid) -> tuple[tuple[str, int], ...]:
+    return (*(inner.pack or ()), ("PACK_WINOGRAD", 2), ("PACK_POINTS", grid.side))

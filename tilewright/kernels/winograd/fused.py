@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tilewright.arithmetic import offset64, round_up
 from tilewright.device import Device
-from tilewright.kernels.bound import bare
+from tilewright.kernels.bound import padding_alone
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     MOST_COPIES,
@@ -123,7 +123,7 @@ class Winograd(Family):
             return reason
         if (problem.r, problem.s, problem.stride, problem.dilation) != (3, 3, (1, 1), (1, 1)):
             return "the filter is not 3x3 with stride 1 and no dilation"
-        return no_gpu(device) or bare(problem)
+        return no_gpu(device) or padding_alone(problem)
 
     def multiplies(self, problem: Problem) -> float:
         """16 for 4 outputs."""

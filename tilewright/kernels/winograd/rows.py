@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tilewright.arithmetic import round_up
 from tilewright.device import Device
 from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param, bands_rules, many_channels
-from tilewright.kernels.bound import bare
+from tilewright.kernels.bound import padding_alone
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import MOST_BODY, blocks_param, fits_shared, no_gpu, shared_rule
 from tilewright.kernels.split_k import operands, partial_sums, pool_apart, second_pass
@@ -74,7 +74,7 @@ class WinogradRows(Family):
             return "a row of the filter is not 3 to 7 wide, with stride 1 and no dilation along it"
         if problem.c * problem.r < FEWEST_ROWS:
             return f"its filters have fewer than {FEWEST_ROWS} rows in all"
-        return bare(problem, down=False)
+        return padding_alone(problem, down=False)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""

@@ -1,4 +1,4 @@
-"""Matrix products that a family hands on between transforms: side by side, as groups of a 1x1 convolution."""
+"""Matrix products that one family has another compute (``Family.inner``), between launches of its own."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from tilewright.kernels.family import Blueprint, Launch
 from tilewright.problem import Problem
 
 
-def batch(count: int, c: int, k: int, pixels: int, layout_in: str, layout_out: str) -> Problem:
-    """Return ``count`` products of K x C filters and C x pixels, the pixels rounded up to whole quads."""
+def side_by_side(count: int, c: int, k: int, pixels: int, layout_in: str, layout_out: str) -> Problem:
+    """Return ``count`` products of K x C filters and C x pixels as groups of a 1x1 layer.
+
+    The pixels are rounded up to whole quads.
+    """
     return Problem(
         n=1, c=count * c, h=1, w=round_up(pixels, 4), k=count * k, r=1, s=1, groups=count,
         layout_in=layout_in, layout_out=layout_out,
