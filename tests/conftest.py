@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import signal
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,12 @@ from tilewright.problem.epilogue import Epilogue
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.flusher import Flusher
+
+
+def pytest_configure() -> None:
+    """Ctrl-C interrupts what tests start, also where a script starts tests in the background."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
