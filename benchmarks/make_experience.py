@@ -19,7 +19,7 @@ def main() -> None:
     """Thin every ``benchmarks/*/trials.jsonl.gz``."""
     for path in sorted((ROOT / "benchmarks").glob("*/trials.jsonl.gz")):
         device, records = trials_file.read(path)
-        kept = {(str(e.problem), str(config)) for e in learn(device, records) for config, _ in e.times_us}
+        kept = {(str(e.problem), config) for e in learn(device, records) for config, _ in e.times_us}
         some = [record for record in records if (record.problem, record.config) in kept]
         to = ROOT / "tilewright" / "data" / "experience" / f"{path.parent.name}.jsonl.gz"
         to.parent.mkdir(exist_ok=True)

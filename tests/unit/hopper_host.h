@@ -4,16 +4,7 @@
 // shared memory it is known what every 16 bytes are a copy of: NOTHING while a copy is under way. Checked is that
 // nobody waits for ever, that no phase of a barrier has more arrivals than it counts, that nothing is written while
 // products read it, that products read what their step needs, and that no block is gone that others need.
-#include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <ucontext.h>
-
-#include <algorithm>
-#include <functional>
-#include <map>
-#include <random>
-#include <vector>
+#include "hopper_host_library.h"
 using std::max;
 using std::min;
 

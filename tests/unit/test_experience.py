@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from tuning_fakes import outcome
 
 from tilewright.device import for_architecture
+from tilewright.errors import StoreError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
@@ -38,7 +41,7 @@ def ranked(problem: Problem) -> list[Config]:
 def lesson(problem: Problem, factor: float, count: int = 20) -> Lesson:
     """Trials that were ``factor`` times slower than the model's estimate."""
     configs = ranked(problem)[:count]
-    times = [(c, factor * model.estimate(DIRECT, problem, DEVICE, c).total_us) for c in configs]
+    times = [(str(c), factor * model.estimate(DIRECT, problem, DEVICE, c).total_us) for c in configs]
     return Lesson(DEVICE, problem, "direct", tuple(times))
 
 
@@ -66,7 +69,7 @@ def test_alike_kinds_learn_from_each_other(kind: str, others: set[str]) -> None:
 
     def known(other: str) -> bool:
         there = Problem.parse(text.format(other.replace("i8", "i8-nhwc")).replace("k256", "k128"))
-        found = Experience([Lesson(DEVICE, there, "mma", ((config, 1e3),))])
+        found = Experience([Lesson(DEVICE, there, "mma", ((str(config), 1e3),))])
         return bool(found.of(mma, here, DEVICE).errors([config]).any())
 
     assert {other for other in ("f16", "bf16", "i8", "i8+requant", "f8") if known(other)} == others
@@ -124,7 +127,7 @@ def test_what_is_learnt_is_measured_against_the_device_it_was_learnt_on() -> Non
     configs = ranked(wide)[:10]
     times = {c: model.estimate(DIRECT, wide, fast, c).total_us for c in configs}
     assert any(us < model.estimate(DIRECT, wide, DEVICE, c).total_us for c, us in times.items())
-    there = Experience([Lesson(fast, wide, "direct", tuple(times.items()))])
+    there = Experience([Lesson(fast, wide, "direct", tuple((str(c), us) for c, us in times.items()))])
     assert np.allclose(there.of(DIRECT, wide, DEVICE).errors(configs), 0.0)
 
 
@@ -132,9 +135,9 @@ def test_what_is_learnt_is_measured_against_the_device_it_was_learnt_on() -> Non
 def test_trials_of_other_parameters_are_skipped(configs: list[Config], change: dict[str, int | None]) -> None:
     """They ship; the family may have got or lost a parameter since."""
     good = lesson(THERE, 2.0)
-    values = [{**config.values, **change} for config, _ in lesson(THERE, 9.0).times_us]
+    values = [{**Config.parse(text).values, **change} for text, _ in lesson(THERE, 9.0).times_us]
     others = [Config.make("direct", {n: v for n, v in each.items() if v is not None}) for each in values]
-    old = replace(good, times_us=tuple((config, 5.0) for config in others))
+    old = replace(good, times_us=tuple((str(config), 5.0) for config in others))
     want = Experience([good]).of(DIRECT, HERE, DEVICE).errors(configs)
     assert np.array_equal(Experience([old, good]).of(DIRECT, HERE, DEVICE).errors(configs), want)
     assert not Experience([old]).of(DIRECT, HERE, DEVICE).errors(configs).any()
@@ -143,7 +146,8 @@ def test_trials_of_other_parameters_are_skipped(configs: list[Config], change: d
 def test_the_search_expects_what_it_was_taught(configs: list[Config]) -> None:
     """A config that was three times slower than estimated on a like layer falls behind."""
     bad = configs[0]
-    slow = Lesson(DEVICE, HERE, "direct", ((bad, 3.0 * model.estimate(DIRECT, HERE, DEVICE, bad).total_us),))
+    three_times = 3.0 * model.estimate(DIRECT, HERE, DEVICE, bad).total_us
+    slow = Lesson(DEVICE, HERE, "direct", ((str(bad), three_times),))
     ranked = search.ModelRanking(Space(DIRECT, HERE, DEVICE), random.Random(0), configs, Experience([slow]))
     assert ranked.order()[0] != bad
     assert ranked.seen[bad] > model.estimate(DIRECT, HERE, DEVICE, bad).total_us
@@ -158,3 +162,29 @@ def test_the_shipped_trials_are_of_layers_that_the_families_take() -> None:
     for each in known.lessons:
         assert family(each.family).refuses(each.problem, device) is None
         assert 0 < len(each.times_us) <= KEPT
+        assert {Config.parse(text).family for text, _ in each.times_us} == {each.family}
+
+
+def test_times_alone_are_those_of_the_whole_records() -> None:
+    device, records = trials_file.read(TRIALS)
+    same, times = trials_file.read_times(TRIALS)
+    assert same == device
+    assert learn(device, records, kept=10**6) == [
+        Lesson(device, problem, kind, tuple(sorted(known.items(), key=lambda item: (item[1], item[0]))))
+        for (problem, kind), known in sorted(times.items(), key=lambda item: (str(item[0][0]), item[0][1]))
+    ]
+
+
+@pytest.mark.parametrize("line", (
+    '["n1c8h9k8-f32", "direct:tk=1", "correct"]', '["n1", "a:b=1", "correct", 1.0]',
+    '["n1c8h9k8-f32", "a:b=1", "correct", "soon"]', "[", "7",
+))  # fmt: skip
+@pytest.mark.parametrize("read", (trials_file.read, trials_file.read_times))
+def test_a_line_that_is_no_trial_is_named(
+    read: Callable[[Path], object], line: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "some.gz"
+    trials_file.write(path, DEVICE, [outcome(ranked(HERE)[0], 10.0, HERE)])
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()) + b"\n" + line.encode()))
+    with pytest.raises(StoreError, match="some.gz, line 3"):
+        read(path)

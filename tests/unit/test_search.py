@@ -149,7 +149,7 @@ def test_searches_side_by_side_give_the_cores_back() -> None:
 
 def test_what_other_layers_taught_is_worked_out_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     config, within, solve = ranked()[0][0], list[int](), np.linalg.solve
-    lesson = Lesson(DEVICE, replace(LAYER, c=32), "direct", ((config, 10.0),))
+    lesson = Lesson(DEVICE, replace(LAYER, c=32), "direct", ((str(config), 10.0),))
     monkeypatch.setattr(np.linalg, "solve", lambda *given: within.extend(blas_threads()) or solve(*given))
     with several_blas_threads():
         assert Bias(Direct(), LAYER, DEVICE, [lesson]).errors([config]).shape == (1,)

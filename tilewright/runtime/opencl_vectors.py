@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from itertools import product
 
-_ACCESS = """
-static inline __attribute__((overloadable, always_inline))
-TYPECOUNT tw_vloadCOUNT(size_t i, const SPACE TYPE *p) {
-    return *(const SPACE tw_TYPECOUNT *)(p + COUNT * i);
-}
-static inline __attribute__((overloadable, always_inline))
-void tw_vstoreCOUNT(TYPECOUNT v, size_t i, SPACE TYPE *p) { *(SPACE tw_TYPECOUNT *)(p + COUNT * i) = v; }
-"""
 _KINDS = {"float": 4, "double": 8, "int": 4, "uint": 4, "ushort": 2, "char": 1}
 _COUNTS = ("2", "4", "8", "16")
+_SPACES = ("__global", "__local", "__private")
+# Declared for the type that it returns, never called: functions with bodies take PoCL 16 ms to read.
+_LIKE = "SPACE tw_TYPECOUNT *__attribute__((overloadable)) tw_likeCOUNT(const SPACE TYPE *);"
+_ACCESS = """
+#define tw_vloadCOUNT(i, p) (*(__typeof__(tw_likeCOUNT(p)))((p) + COUNT * (i)))
+#define tw_vstoreCOUNT(v, i, p) (tw_vloadCOUNT(i, p) = (v))
+"""
 
 
 def _prelude() -> str:
@@ -28,10 +27,11 @@ def _prelude() -> str:
     found = []
     for count, (kind, nbytes) in product(_COUNTS, _KINDS.items()):
         attributes = f"ext_vector_type({count}), aligned({nbytes})"
-        text = _ACCESS.replace("TYPE", kind).replace("COUNT", count)
+        text = _LIKE.replace("TYPE", kind).replace("COUNT", count)
         lines = [f"typedef {kind} tw_{kind}{count} __attribute__(({attributes}));"]
-        lines += [text.replace("SPACE", space) for space in ("__global", "__local", "__private")]
+        lines += [text.replace("SPACE", space) for space in _SPACES]
         found += ["#ifdef cl_khr_fp64", *lines, "#endif"] if kind == "double" else lines
+    found += [_ACCESS.replace("COUNT", count) for count in _COUNTS]
     for name in ("vload", "vstore"):
         found += [f"#undef {name}{count}\n#define {name}{count} tw_{name}{count}" for count in _COUNTS]
         found.append(f"#undef {name}\n#define {name} tw_{name}\n")

@@ -47,12 +47,12 @@ _reading = threading.Lock()
 
 @dataclass(frozen=True)
 class Lesson:
-    """Trials of one family on one layer and device."""
+    """Trials of one family on one layer and device; configs as text, since few lessons are asked for."""
 
     device: Device
     problem: Problem
     family: str
-    times_us: tuple[tuple[Config, float], ...]
+    times_us: tuple[tuple[str, float], ...]
 
 
 class Experience:
@@ -102,7 +102,8 @@ class Bias:
         self._params = family.params(problem, device)
         # Trials from before the family got or lost a parameter say nothing that can be placed or estimated.
         names = {param.name for param in self._params}
-        taught = [(e, c, us) for e in lessons for c, us in e.times_us if c.values.keys() == names]
+        known = ((e, Config.parse(text), us) for e in lessons for text, us in e.times_us)
+        taught = [(e, c, us) for e, c, us in known if c.values.keys() == names]
         self._empty = not taught
         if not taught:
             return
@@ -111,11 +112,11 @@ class Bias:
         estimates = np.array([model.estimate(family, e.problem, e.device, c).total_us for e, c, _ in taught])
         errors = np.log(np.array([us for _, _, us in taught]) / estimates)
         alike = np.exp(-distances(layers, layers) / LAYER_REACH)
-        known = _covariance(self._places, self._places, alike)
-        known += LAYER**2 * (alike == 1.0) + NOISE**2 * np.eye(len(taught))
+        among = _covariance(self._places, self._places, alike)
+        among += LAYER**2 * (alike == 1.0) + NOISE**2 * np.eye(len(taught))
         self._near = np.exp(-distances(features(problem)[None], layers) / LAYER_REACH)
         with on_one_core():
-            self._weights = np.linalg.solve(known, errors)
+            self._weights = np.linalg.solve(among, errors)
 
     def errors(self, configs: Sequence[Config]) -> Floats:
         """Return the expected log(time / estimate) of each config; 0 where nothing is known."""
@@ -135,17 +136,21 @@ def _covariance(a: Floats, b: Floats, alike: Floats) -> Floats:
 
 def learn(device: Device, records: Iterable[Record], kept: int = KEPT) -> list[Lesson]:
     """Make lessons of a device's right outcomes: of each family and layer the fastest, and some others."""
-    times: dict[tuple[str, str], dict[Config, float]] = {}
+    times: trials_file.Times = {}
     for record in records:
         if record.is_right:
-            mine = times.setdefault((record.problem, record.family), {})
-            mine[Config.parse(record.config)] = record.cold_us
+            layer = Problem.parse(record.problem), record.family
+            times.setdefault(layer, {})[record.config] = record.cold_us
+    return _lessons(device, times, kept)
+
+
+def _lessons(device: Device, times: trials_file.Times, kept: int = KEPT) -> list[Lesson]:
     lessons = []
-    for (problem, family), known in sorted(times.items()):
-        order = sorted(known.items(), key=lambda item: (item[1], item[0].items))
+    for problem, family in sorted(times, key=lambda layer: (str(layer[0]), layer[1])):
+        order = sorted(times[problem, family].items(), key=lambda item: (item[1], item[0]))
         rest = order[kept // 2 :]
         some = order[: kept // 2] + rest[:: max(1, ceil_div(len(rest), max(1, kept - kept // 2)))]
-        lessons.append(Lesson(device, Problem.parse(problem), family, tuple(some)))
+        lessons.append(Lesson(device, problem, family, tuple(some)))
     return lessons
 
 
@@ -167,7 +172,7 @@ def _shipped(chip: str) -> Experience:
     for path, device in _files():
         if device.chip == chip:
             with _skipping():
-                lessons += learn(*trials_file.read(path))
+                lessons += _lessons(*trials_file.read_times(path))
     return Experience(lessons)
 
 

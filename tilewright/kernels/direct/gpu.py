@@ -61,14 +61,17 @@ SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 16, 20, 22, 24, 32, 48, 64)  #
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
     # Of arrays that are not aligned channels are read one by one: their tile may be the larger one. Where
     # ``combine`` is not chosen yet, the block may pool or a second launch: one of the two must fit.
-    ways = (cf["combine"],) if "combine" in cf else (NONE, TWO_PASS)
-    block = min(_most_shared(problem, cf | dict(combine=way)) for way in ways)
+    if "combine" in cf or problem.epilogue.pool is None:
+        block = _most_shared(problem, cf)
+    else:
+        block = min(_most_shared(problem, cf | dict(combine=way)) for way in (NONE, TWO_PASS))
     return fits_shared(device, block, cf["mb"])
 
 
 def _most_shared(problem: Problem, cf: Values) -> int:
     tiling = tiling_of(problem, cf)
-    return max(shared_bytes(problem, cf | dict(cv=cv), tiling) for cv in {1, cf["cv"]})
+    most = shared_bytes(problem, cf, tiling)
+    return most if cf["cv"] == 1 else max(most, shared_bytes(problem, cf | dict(cv=1), tiling))
 
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
@@ -24,6 +25,7 @@ from tilewright.kernels.word import as_words, word_bytes, word_registers, words
 from tilewright.problem import Problem
 
 FEW_CHANNELS = 4  # of nhwc, that are staged as they lie in memory
+_REMEMBERED = 8192  # tilings, and tiles as they are staged: rules and the model ask for each many times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,22 +70,32 @@ class GpuTiling:
 
 def tiling_of(pr: Problem, cf: Values) -> GpuTiling:
     """Work out the tiling of a config."""
+    return _tiling(
+        pr, cf["v"] * cf["tk"], cf["th"], cf["tw"], cf["bk"], cf["bh"], cf["bw"], cf["sw"] * cf["sb"],
+        cf["cs"], cf["sc"] * cf["sg"], cf["f"] > 0, cf.get("combine", NONE),
+    )  # fmt: skip
+
+
+@lru_cache(_REMEMBERED)
+def _tiling(
+    pr: Problem, tk: int, th: int, tw: int, bk: int, bh: int, bw: int, inside: int, cs: int, outside: int,
+    f: bool, combine: int,
+) -> GpuTiling:  # fmt: skip
+    """``tk``: output channels of a thread; ``inside``, ``outside``: shares of C in a block and of blocks."""
     view = View.of(pr)
-    kb, hb, wb = cf["v"] * cf["tk"] * cf["bk"], cf["th"] * cf["bh"], cf["tw"] * cf["bw"]
-    team, combine = cf["bk"] * cf["bh"] * cf["bw"], cf.get("combine", NONE)
+    kb, hb, wb, team = tk * bk, th * bh, tw * bw, bk * bh * bw
     rows, columns = view.outputs(pr)
     k_tiles, p_tiles = ceil_div(pr.kg, kb), tiles_along(pr, combine, view.p, rows, hb)
     q_tiles = tiles_along(pr, combine, view.q, columns, wb)
-    step = cf["cs"] * cf["sc"] * cf["sg"]  # channels that all shares take at once
+    step = cs * outside  # channels that all shares take at once
     steps = ceil_div(words(pr), step)
     return GpuTiling(
-        view=view, kb=kb, hb=hb, wb=wb, team=team, threads=team * cf["sw"] * cf["sb"],
+        view=view, kb=kb, hb=hb, wb=wb, team=team, threads=team * inside,
         k_tiles=k_tiles, p_tiles=p_tiles, q_tiles=q_tiles,
         all_tiles=k_tiles * p_tiles * q_tiles * view.n * pr.groups, steps=steps, c_padded=steps * step,
-        xh=rows_under(pr, hb), xw=columns_under(pr, wb),
-        f_floats=lines(cf["cs"] * pr.r * pr.s * kb) if cf["f"] else 0,
+        xh=rows_under(pr, hb), xw=columns_under(pr, wb), f_floats=lines(cs * pr.r * pr.s * kb) if f else 0,
         filter_words=steps * step * pr.r * pr.s * kb * k_tiles * pr.groups,
-        row=columns_under(pr, cf["tw"]), rows=rows_under(pr, cf["th"]),
+        row=columns_under(pr, tw), rows=rows_under(pr, th),
     )  # fmt: skip
 
 
@@ -91,30 +103,43 @@ def staging(pr: Problem, cf: Values, tiling: GpuTiling, aligned: bool = True) ->
     """Lay out the staged input tile."""
     if not cf["x"]:
         return Staging((0, 0, 0), tiling.xw, 0, 0, 0)
-    small = pr.c * tiling.view.h * tiling.view.w < 1 << 31
-    if cf["cv"] == 4:
-        pitch, pixels = quad_pitch(cf["cs"]), tiling.xh * tiling.xw
-        items = pixels * cf["cs"] // 4
-        copies = ceil_div(items, tiling.threads) if small else 0
-        return Staging((1, tiling.xw * pitch, pitch), tiling.xw, lines(pixels * pitch), copies, items, run=4)
-    nchw, few = pr.layout_in == "nchw", cf["cs"] == pr.c == pr.cg <= FEW_CHANNELS and not pr.is_integer
+    step, first = along(pr, cf.get("combine", NONE), tiling.wb)
+    return _staged(
+        pr, tiling.xh, tiling.xw, tiling.threads, cf["cs"], cf["cv"], cf["sw"] == 1, step, first, aligned
+    )
+
+
+@lru_cache(_REMEMBERED)
+def _staged(
+    pr: Problem, rows: int, columns: int, threads: int, cs: int, cv: int, whole: bool, step: int, first: int,
+    aligned: bool,
+) -> Staging:  # fmt: skip
+    """``whole``: no lanes of a warp share channels out; ``step``, ``first``: as ``along`` has them."""
+    view = View.of(pr)
+    small = pr.c * view.h * view.w < 1 << 31
+    if cv == 4:
+        pitch, pixels = quad_pitch(cs), rows * columns
+        items = pixels * cs // 4
+        copies = ceil_div(items, threads) if small else 0
+        return Staging((1, columns * pitch, pitch), columns, lines(pixels * pitch), copies, items, run=4)
+    nchw, few = pr.layout_in == "nchw", cs == pr.c == pr.cg <= FEW_CHANNELS and not pr.is_integer
     if small and (nchw or few):
         many = 1 if nchw else pr.c  # numbers of a pixel in a row
-        step, first = (at * pr.stride[1] * many for at in along(pr, cf.get("combine", NONE), tiling.wb))
-        row = tiling.view.w * many, step, first - pr.pad[2] * many, tiling.xw * many
+        each = pr.stride[1] * many
+        row = view.w * many, step * each, first * each - pr.pad[2] * many, columns * many
         # Where lanes of a warp share channels out, planes of whole sectors would lie in the same banks.
-        by_channels = nchw and as_words(pr) and word_bytes(pr) == 4 and cf["sw"] == 1
+        by_channels = nchw and as_words(pr) and word_bytes(pr) == 4 and whole
         for sectors in (True, False) if by_channels else (False,):
             run, lead, xw = row_runs(pr, *row, aligned, sectors=sectors)
-            items = tiling.xh * xw * cf["cs"] // (run * many)
-            copies = ceil_div(items, tiling.threads)
+            items = rows * xw * cs // (run * many)
+            copies = ceil_div(items, threads)
             if copies <= MOST_COPIES:
-                size, plane = lines(copies * tiling.threads * run), tiling.xh * xw if nchw else 1
+                size, plane = lines(copies * threads * run), rows * xw if nchw else 1
                 return Staging((plane, xw, many), xw, size, copies, items, run, lead)
-    xw = round_up(tiling.xw, 4)
-    pixels = tiling.xh * xw
+    xw = round_up(columns, 4)
+    pixels = rows * xw
     plane = pixels if nchw else pixels + (4 - pixels) % 32  # 8 channels x 4 pixels meet 32 banks
-    return Staging((plane, xw, 1), xw, lines(cf["cs"] * plane + 4), 0, pixels * cf["cs"])
+    return Staging((plane, xw, 1), xw, lines(cs * plane + 4), 0, pixels * cs)
 
 
 def registers(pr: Problem, cf: Values) -> int:
@@ -131,7 +156,7 @@ def registers(pr: Problem, cf: Values) -> int:
 
 def shared_bytes(pr: Problem, cf: Values, tiling: GpuTiling) -> int:
     """Shared memory of a block: the staged tiles, reused by the output tile."""
-    size = max(staging(pr, cf, tiling, aligned).size for aligned in (True, False))
+    size = max(staging(pr, cf, tiling).size, staging(pr, cf, tiling, False).size) if cf["x"] else 0
     staged = (size + tiling.f_floats) * cf["stages"]
     pixels = tiling.hb * tiling.wb
     slow, fast = (pixels, tiling.kb) if pr.layout_out == "nhwc" else (tiling.kb, pixels)
