@@ -65,6 +65,27 @@ def test_windows(text: str, columns: int, products: int) -> None:
     assert (window(problem), steps(problem)) == (columns, products)
 
 
+def test_a_packed_filter_of_2_gb_is_counted_in_64_bits() -> None:
+    """A channel's rows have zeros about their taps: the filter is packed to 100 times its size and more."""
+    config = Config.make("toeplitz", dict(cb=8, th=16, wb=1, warps=2, mb=1, combine=0))
+    for rows, bits64 in ((2, 0), (11, 1)):
+        layer = f"n1c1048576h1w9k1048576r{rows}s1p{rows // 2}x0u1x13g1048576-tf32"
+        problem = Problem.parse(layer)
+        assert KIND.refuses(problem, H100) is None
+        KIND.check(problem, H100, config)
+        blueprint = KIND.blueprint(problem, H100, config)
+        assert (blueprint.packed_bytes >= 1 << 31, dict(blueprint.defines)["OFFSET64"]) == (bits64, bits64)
+
+
+def test_a_load_is_worth_as_many_products_in_tf32() -> None:
+    """Its fragments have half as many inputs, and their products half as many multiply-adds."""
+    config = Config.make("toeplitz", dict(cb=8, th=16, wb=7, warps=4, mb=2, combine=0))
+    for kind in ("f16", "tf32"):
+        problem = Problem.parse(f"n16c96h56w56k96r7s7p3g96-{kind}-nhwc")
+        flops = 2 * 16 * 8 * 16 * 7  # of a row of the filter: seven windows of 16 inputs, in 16 rows
+        assert KIND.work(problem, H100, config).register_intensity == flops / (16 * 8 * 8)
+
+
 def test_the_matrix_of_a_row_gives_its_outputs() -> None:
     """T[i][j] is number ``slope + i - j * stride`` of a packed row, and a window times T is its sums."""
     problem = Problem.parse("n1c1h1w40k1r1s5p0x2u1x2d1x3-f16")

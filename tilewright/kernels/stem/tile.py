@@ -180,7 +180,7 @@ def outputs(pr: Problem, cf: Values) -> int:
 
 
 def staged(pr: Problem, cf: Values, runs: Runs) -> Staged:
-    """Work out how the rows under a tile are staged; ``combine``, ``th`` and ``tw`` decide runs."""
+    """Work out how the rows under a tile are staged; ``combine``, ``th`` and ``tw`` decide it."""
     rows = rows_under(pr, cf["th"])
     seen = runs.fan[2] * WORD * runs.quarters + WORD * runs.unaligned
     row = round_up(runs.lead + (cf["tw"] - 1) * (runs.step - pr.stride[1] * runs.gap) + seen, PIECE)

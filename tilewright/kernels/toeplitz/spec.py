@@ -37,7 +37,7 @@ from tilewright.kernels.toeplitz.tile import (
     ToeplitzTiling,
     depth,
     eights_of,
-    number_bytes,
+    packed_bytes,
     products_of_row,
     registers,
     rows_in_flight,
@@ -112,7 +112,7 @@ class Toeplitz(Family):
         return Blueprint(
             source="toeplitz.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
             launches=(main, *second_pass(problem, combine, chained=False)),
-            packed_bytes=number_bytes(problem) * problem.k * problem.r * tiling.taps,
+            packed_bytes=packed_bytes(problem, tiling),
             pack=(
                 ("PACK_TAPS", tiling.taps), ("PACK_FIRST", slope(problem)),
                 ("PACK_STEP", problem.dilation[1]), ("DTYPE", dtype_code(problem)),
@@ -160,5 +160,6 @@ def _defines(pr: Problem, tiling: ToeplitzTiling, cf: Values, aligned: bool) -> 
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
         K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles,
         K_FASTEST=int(pr.layout_in == "nhwc"), STEPS=1, CS=1, **share_defines(cf["combine"]),
-        OFFSET64=offset64(pr.x_bytes, DTYPE_BYTES[pr.dtype_out] * pr.z_elements), **requant_defines(pr),
+        OFFSET64=offset64(pr.x_bytes, DTYPE_BYTES[pr.dtype_out] * pr.z_elements, packed_bytes(pr, tiling)),
+        **requant_defines(pr),
     )  # fmt: skip

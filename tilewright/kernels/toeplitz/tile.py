@@ -91,6 +91,11 @@ def tiling_of(pr: Problem, cf: Values) -> ToeplitzTiling:
     )  # fmt: skip
 
 
+def packed_bytes(pr: Problem, tiling: ToeplitzTiling) -> int:
+    """Bytes of the packed filter: of each of its rows the taps, and the zeros about them."""
+    return number_bytes(pr) * pr.k * pr.r * tiling.taps
+
+
 def row_turns(pr: Problem, tiling: ToeplitzTiling, cf: Values) -> tuple[int, int]:
     """Loads of a lane for a row, and turns of its warp: a row each, or of nchw all that it has lanes for."""
     if pr.layout_in == "nhwc":

@@ -39,7 +39,7 @@
 #define XH ((HB - 1) * STR_H + (R - 1) * DIL_H + 1)  // of the image under the tile
 #define XW (8 * NC)
 #define SLOPE (7 * STR_W)                            // zeros before a row of the filter
-#define Y_PITCH (8 * (WBT | 1))                      // an odd number of 16 bytes, as PITCH: rows in other banks
+#define Y_PITCH (8 * (WBT | 1))                      // an odd number of eights: rows in other banks
 
 #include "tile.h"
 

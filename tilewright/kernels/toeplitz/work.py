@@ -11,6 +11,7 @@ from tilewright.kernels.toeplitz.tile import (
     BAND,
     EIGHT,
     number_bytes,
+    packed_bytes,
     products_of_row,
     registers,
     rounds,
@@ -51,11 +52,11 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
                           + (outputs / 16 if out_nhwc else 0.0)),
         load_bytes=in_bytes * inputs * (lone if nhwc else 1.0) + float(each) * filters,
         store_sectors=stored * (lone if out_nhwc else 2.0),
-        dram_bytes=float(pr.x_bytes + each * pr.k * pr.r * tiling.taps + pr.y_bytes),
+        dram_bytes=float(pr.x_bytes + packed_bytes(pr, tiling) + pr.y_bytes),
         combine=COMBINE_NAMES[cf["combine"]],
         partial_bytes=4.0 * pr.z_elements * (cf["combine"] == TWO_PASS),
         tile_bytes=4.0 * outputs, useful=pr.z_elements / (outputs * tiling.blocks),
-        register_intensity=4.0 / each * INSTRUCTION * products / max(1.0, loads * 256),
+        register_intensity=2.0 * INSTRUCTION * products / max(1.0, loads * 256),  # tf32: half of each
         block_intensity=2.0 * pr.r * pr.s * outputs / max(1, inputs),
         tensor_cycles=products * warps * INSTRUCTION / device.tensor_macs, turn_cycles=ROUND_CYCLES,
     )  # fmt: skip
