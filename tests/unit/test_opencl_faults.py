@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,6 +101,26 @@ def test_a_broken_device_hides_none_of_the_others(monkeypatch: pytest.MonkeyPatc
     assert len(told) == 2 and "opencl:1: cannot be opened (Error: clCreateContext: DEVICE_NOT" in told[1]
     with pytest.raises(RunError, match="opencl:1: cannot be opened .*choose another device"):
         runtime.open_runtime("opencl", 1)
+
+
+@pytest.mark.parametrize("name", ["POCL_CACHE_DIR", "POCL_DEVICES", "OCL_ICD_VENDORS"])
+def test_what_hides_the_cpu_is_named(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """To install what is there helps nobody."""
+    file = tmp_path / "file"
+    file.touch()
+    for other in ("POCL_DEVICES", "OCL_ICD_VENDORS", "OCL_ICD_FILENAMES"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setattr(opening, "_opened", {})
+    monkeypatch.setattr(opening, "_count", lambda kind: 1 if kind == "numpy" else 0)
+    numpy = SimpleNamespace(device=SimpleNamespace(backend="numpy"))
+    monkeypatch.setattr(opening, "open_runtime", lambda: numpy)
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
+    assert "environment" not in " ".join(map(str, runtime.list_devices()))
+    monkeypatch.setenv(name, str(file))
+    said = [str(one) for one in runtime.list_devices() if isinstance(one, DeviceError)]
+    named = f"; the environment says {name}='{file}'"
+    assert said == ["cuda: the driver has no device", f"opencl: the driver has no device{named}"]
+    assert runtime.instead_of_numpy("--device").endswith(f"for a GPU{named}")
 
 
 def test_a_broken_driver_hides_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,6 +191,18 @@ assert conv(1) == [18.0] * 3
     run(another, tmp_path, PATH=str(tmp_path))
 
 
+def test_without_a_path_the_linker_is_found(tmp_path: Path) -> None:
+    """As of ``env -i``, or ``subprocess.run(..., env={})``. PoCL would end the process."""
+    if not shutil.which("ld", path=os.defpath):
+        pytest.skip("no linker in the usual place")
+    run("conv(2)", tmp_path, used='import os\ndel os.environ["PATH"]\n' + USED)
+
+
+def test_an_empty_name_of_pocls_cache_is_none(tmp_path: Path) -> None:
+    """PoCL would hide its devices."""
+    run('assert os.environ["POCL_CACHE_DIR"].endswith("pocl")', tmp_path, POCL_CACHE_DIR="")
+
+
 MOUNTED = 'mount -t tmpfs -o noexec none "$0" && exec "$@"'
 
 

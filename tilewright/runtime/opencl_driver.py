@@ -28,8 +28,8 @@ def import_opencl() -> Any:
     Raises:
         DeviceError: pyopencl is not installed or finds no OpenCL loader.
     """
-    if "POCL_CACHE_DIR" not in os.environ:
-        # Where PoCL cannot write it would hide its devices and not say why.
+    if not os.environ.get("POCL_CACHE_DIR"):
+        # Where PoCL cannot write, or told of a folder "", it would hide its devices and not say why.
         os.environ["POCL_CACHE_DIR"] = str(cache_folder.writable_folder() / cache.POCL)
         opencl_cache.mend()  # children have the folder named: once is enough
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the cache of compiled kernels is ours

@@ -30,10 +30,12 @@ def require() -> bool:
     """See to it that PoCL can load from its cache, and link; return whether it can link for sure.
 
     A cache that holds kernels serves without a linker; ``link`` tells before anything else runs.
+    Where no PATH is set, PoCL finds no linker: it is set to where other programs look then.
 
     Raises:
         RunError: it cannot.
     """
+    os.environ.setdefault("PATH", os.defpath)
     place = Path(os.environ.get("POCL_CACHE_DIR", ""))
     if _runs_nothing(place):
         raise RunError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 from tilewright.device import Device
@@ -10,6 +11,8 @@ from tilewright.runtime import forked
 from tilewright.runtime.base import Runtime
 
 KINDS = ("cpu", "cuda", "opencl", "numpy")
+# What tells OpenCL's loader and PoCL which drivers and devices there are.
+_TOLD = ("OCL_ICD_FILENAMES", "OCL_ICD_VENDORS", "POCL_DEVICES")
 _opened: dict[tuple[str, int], Runtime] = {}
 _opening = threading.Lock()  # plans are kept by their runtime: of a device there may be one only
 
@@ -98,7 +101,7 @@ def instead_of_numpy(option: str) -> str:
     best = open_runtime().device
     if best.backend != "numpy":
         return f"leave out {option}, {best.name} would do"
-    return f"{how_to_get('opencl')}, or '.[cuda]' for a GPU"
+    return f"{how_to_get('opencl')}, or '.[cuda]' for a GPU{_told('opencl')}"
 
 
 def list_devices() -> list[Device | DeviceError]:
@@ -108,12 +111,22 @@ def list_devices() -> list[Device | DeviceError]:
         try:
             count = _count(kind)
         except TilewrightError as error:  # OpenCL needs a folder to write to, too
-            found.append(DeviceError(f"{kind}: {error}"))
+            found.append(DeviceError(f"{kind}: {error}{_told(kind)}"))
             continue
         found += [_device(kind, index) for index in range(count)]
         if not count:
-            found.append(DeviceError(f"{kind}: the driver has no device"))
+            found.append(DeviceError(f"{kind}: the driver has no device{_told(kind)}"))
     return found
+
+
+def _told(kind: str) -> str:
+    """Return what the environment says that may hide OpenCL's devices, to be added to why there is none."""
+    given = [name for name in _TOLD if name in os.environ] if kind == "opencl" else []
+    place = os.environ.get("POCL_CACHE_DIR")
+    if kind == "opencl" and place and not (os.path.isdir(place) and os.access(place, os.W_OK)):
+        given.append("POCL_CACHE_DIR")  # PoCL makes it; where it cannot, it has no device
+    said = ", ".join(f"{name}={os.environ[name]!a}" for name in given)
+    return f"; the environment says {said}" if said else ""
 
 
 def _device(kind: str, index: int) -> Device | DeviceError:
