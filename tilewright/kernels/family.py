@@ -91,6 +91,7 @@ class Family(ABC):
     tunable: bool = True  # the model knows it, and so can a search
     races: bool = True  # tried where no family is named; the others cost a search nothing
     dtypes: tuple[str, ...] = ("f32",)
+    takes_tf32: bool = False  # f32 as well, where its math is tf32; ``dtypes`` has not got it
     exact: bool = True  # small integers give whole answers, bit by bit
     widens: bool = True  # computes in f32 what only tensor cores multiply: tf32, accurate, f8
     # Sums up the formula's own products. Minimal filtering and Strassen's algorithm do not: rounding, a NaN
@@ -105,7 +106,10 @@ class Family(ABC):
 
         A subclass asks this first, then has its own reasons.
         """
-        if problem.dtype not in self.dtypes:
+        if self.takes_tf32 and problem.dtype == "f32":
+            if problem.math != "tf32":
+                return f"it computes {', '.join((*self.dtypes, 'tf32'))}, not f32, strict or accurate"
+        elif problem.dtype not in self.dtypes:
             return f"it computes {' and '.join(self.dtypes)}, not {problem.dtype}"
         return too_many(problem)
 

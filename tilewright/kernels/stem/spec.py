@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values, too_many
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     SCHEDULERS,
     SPARE,
@@ -67,17 +67,13 @@ class Stem(Family):
     """First layers on tensor cores."""
 
     name = "stem"
-    dtypes = ("f16", "bf16", "i8", "q8")  # and f32 where its math is tf32
+    dtypes, takes_tf32 = ("f16", "bf16", "i8", "q8"), True
     examples = tuple(f"n2c3h17w22k20r5s5p2u2-{kind}-nhwc+bias" for kind in (*dtypes, "tf32"))
     widens = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers whose whole sum is a few products, on a device that has tensor cores."""
-        if problem.dtype == "f32" and problem.math != "tf32":
-            return f"it computes {', '.join((*self.dtypes, 'tf32'))}, not f32, strict or accurate"
-        if problem.dtype != "f32" and (reason := super().refuses(problem, device)):
-            return reason
-        if reason := too_many(problem) or no_gpu(device) or no_tensor_cores(device):
+        if reason := super().refuses(problem, device) or no_gpu(device) or no_tensor_cores(device):
             return reason
         if problem.groups > 1:
             return "it is made for layers of one group"

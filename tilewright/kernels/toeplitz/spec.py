@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values, too_many
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     SPARE,
     SPILLS,
@@ -60,18 +60,16 @@ class Toeplitz(Family):
     """Depthwise layers on tensor cores."""
 
     name = "toeplitz"
-    dtypes = ("f16", "bf16", "f8", "i8", "q8")  # and f32 where its math is tf32
+    dtypes, takes_tf32 = ("f16", "bf16", "f8", "i8", "q8"), True
     examples = tuple(f"n2c16h9w11k16r3s3p1g16-{kind}-nhwc+bias" for kind in (*dtypes, "tf32"))
     widens = False
     plain = False  # a window's inputs that an output has no part in are multiplied by zeros
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take depthwise layers, on a device that has tensor cores."""
-        if problem.dtype == "f32" and problem.math != "tf32":
-            return f"it computes {', '.join((*self.dtypes, 'tf32'))}, not f32, strict or accurate"
-        if problem.dtype != "f32" and (reason := super().refuses(problem, device)):
+        if reason := super().refuses(problem, device) or too_large(problem):
             return reason
-        if reason := too_many(problem) or too_large(problem) or no_gpu(device) or no_tensor_cores(device):
+        if reason := no_gpu(device) or no_tensor_cores(device):
             return reason
         if not problem.cg == problem.kg == 1 or problem.groups == 1:
             return "it is made for depthwise layers: a group for each channel"
