@@ -15,7 +15,7 @@ from test_direct_cpu import CORES
 from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.kernels import FAMILIES, family
-from tilewright.kernels.family import MOST_PIXELS, Family
+from tilewright.kernels.family import MOST_LAYER_PIXELS, Family
 from tilewright.problem import MATHS, MAX_EXTENT, Problem
 
 DEVICES = {**{arch: for_architecture(arch) for arch in ARCHITECTURES}, "cpu": CORES}
@@ -58,7 +58,7 @@ def _large(problem: Problem) -> Problem:
     """The layer with a few pixels too many: of more images, or one that a filter of the same size is over."""
     if (problem.r, problem.s) == (problem.h, problem.w):
         return replace(problem, h=40_000, w=40_000, r=40_000, s=40_000)
-    images = MOST_PIXELS // max(problem.h * problem.w, problem.p * problem.q) + 1
+    images = MOST_LAYER_PIXELS // max(problem.h * problem.w, problem.p * problem.q) + 1
     if images <= MAX_EXTENT:
         return replace(problem, n=images)
     return replace(problem, n=MAX_EXTENT, h=64 * problem.h, w=64 * problem.w)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tilewright.kernels.family import MOST_PIXELS, Values
+from tilewright.kernels.family import MOST_LAYER_PIXELS, Values
 from tilewright.kernels.hopper.planes import spans_of
 from tilewright.kernels.hopper.raster import SEGMENT, lines, patch_of, raster
 from tilewright.kernels.hopper.sum import held, numbers, parts_of, products
@@ -75,7 +75,7 @@ def _planes(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
     """
     view, spans, apart = View.of(pr), spans_of(pr, cf["bn"]), leads(pr)
     deep = cf["chunks"] * of_piece
-    if raster(pr, PLANES, cf["bn"]) > MOST_PIXELS:
+    if raster(pr, PLANES, cf["bn"]) > MOST_LAYER_PIXELS:
         return None
     if spans is None or cf["tall"] or (pr.groups > 1 and pr.cg // apart % deep):
         return None

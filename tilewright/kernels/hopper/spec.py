@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.device.architectures import WGMMA
 from tilewright.kernels.bound import too_few
-from tilewright.kernels.family import MOST_PIXELS, Blueprint, Config, Family, Param, Rule, too_many
+from tilewright.kernels.family import MOST_LAYER_PIXELS, Blueprint, Config, Family, Param, Rule, too_many
 from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.hopper import fallback
 from tilewright.kernels.hopper.blueprint import blueprint_of
@@ -52,8 +52,8 @@ class Hopper(Family):
             return f"the filter has more than {MOST_FILTER} rows or columns"
         if reason := too_many(problem) or too_few(problem):
             return reason
-        if raster(problem) > MOST_PIXELS:
-            return f"its raster has more than {MOST_PIXELS:,} places"
+        if raster(problem) > MOST_LAYER_PIXELS:
+            return f"its raster has more than {MOST_LAYER_PIXELS:,} places"
         pixels = problem.n * problem.h * problem.w
         if pixels * problem.groups * parts_of(problem) * tap_chunks(problem) > MOST_PIECES:
             return f"its input has more than {MOST_PIECES:,} pieces of 16 bytes"
