@@ -113,11 +113,11 @@ def _headline(names: str, benchmarks: Path) -> str:
 
 
 def _told(name: str, results: Results) -> tuple[str, ...]:
-    """A line of the headline: a results file of layers of one kind."""
+    """A line of the headline: a results file of layers of one precision."""
     problems = [Problem.parse(row.problem) for row in results.rows]
-    suite, kind = name.rpartition("/")[2].partition("-")[0], problems[0].kind
+    suite, precision = name.rpartition("/")[2].partition("-")[0], problems[0].precision
     batches = sorted({problem.n for problem in problems})
-    layers = f"{suite}, {kind}, batch {', '.join(map(str, batches))} ({len(results.rows)})"
+    layers = f"{suite}, {precision}, batch {', '.join(map(str, batches))} ({len(results.rows)})"
     rows = sorted((row for row in results.rows if row.ratio), key=lambda row: row.ratio or 0)
     # cuDNN's engines of one kind ("cudnn-gemm") are cuDNN.
     ran = dict.fromkeys(peer.partition("-")[0] for row in results.rows for peer in ran_peers(row))

@@ -415,7 +415,7 @@ def test_wrong_config_names_its_part(text: str) -> None:
 def test_kinds(text: str, dtype: str, math: str, stored: str, added: str, out: str) -> None:
     p = Problem.parse(text)
     assert (p.dtype, p.math, p.stored, p.dtype_added, p.dtype_out) == (dtype, math, stored, added, out)
-    assert str(p) == text and Problem.parse(str(p)) == p and p.with_dtype(p.kind) == p
+    assert str(p) == text and Problem.parse(str(p)) == p and p.with_dtype(p.precision) == p
     assert [one.nbytes for one in p.operands.values() if one.name == "scale"] == [32] * p.requantised
     assert p.portable.math == "strict" and p.portable.dtype in DTYPES and p.portable.epilogue == p.epilogue
     assert p.with_dtype("f16").portable == p.with_dtype("f16")

@@ -106,12 +106,10 @@ def _all_known(device: Device) -> list[Record]:
 
 
 def _recorded(known: list[Record]) -> str:
-    """Say of which kinds and layouts there are trials."""
+    """Say of which precisions and layouts there are trials."""
     problems = [Problem.parse(text) for text in {record.problem for record in known}]
-    kinds = sorted({f"{one.kind} in {one.layout_in}" for one in problems})
-    return (
-        f"there are trials of {', '.join(kinds)}: choose one with --dtype and --layout, or " if kinds else ""
-    )
+    found = ", ".join(sorted({f"{one.precision} in {one.layout_in}" for one in problems}))
+    return f"there are trials of {found}: choose one with --dtype and --layout, or " if found else ""
 
 
 def _replay(

@@ -131,7 +131,7 @@ class _Layout:
         """List the plans of one way to do the epilogue, engine by engine; failures go to the offer."""
         owner: Mapping[str, Any] = {"handle": self.handle}
         arguments = (self.cudnn, self.problem, self.layout, way, owner)
-        where, key = self.where(way), (self.problem.kind, self.layout, str(way))
+        where, key = self.where(way), (self.problem.precision, self.layout, str(way))
         try:
             plans, skipped = strict_plans(self.cudnn, lambda: graph_of(*arguments), key)
         except Exception as error:  # the graph as a whole is refused

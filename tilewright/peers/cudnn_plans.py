@@ -188,7 +188,7 @@ def strict_plans(
     Args:
         cudnn: the front end.
         make: makes the layer's graph anew.
-        key: what the notes of engines depend on: (kind of the problem, layout, text of the way).
+        key: what the notes of engines depend on: (precision of the problem, layout, text of the way).
 
     Returns:
         The plans, and why there are no others.

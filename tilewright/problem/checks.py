@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.errors import ProblemError, shown
 from tilewright.problem.epilogue import Epilogue
-from tilewright.problem.kinds import LAYOUTS, MATHS, MAX_EXTENT, NAMES
+from tilewright.problem.precision import LAYOUTS, MATHS, MAX_EXTENT, PRECISIONS
 
 if TYPE_CHECKING:
     from tilewright.problem import Problem
@@ -55,7 +55,7 @@ def check_names(p: Problem) -> None:
         ProblemError: names what is wrong, and what it must be.
     """
     for name, value, known in (
-        ("dtype", p.dtype, NAMES),
+        ("dtype", p.dtype, PRECISIONS),
         ("layout_in", p.layout_in, LAYOUTS),
         ("layout_out", p.layout_out, LAYOUTS),
         ("math", p.math, MATHS),

@@ -43,9 +43,9 @@ def _image(pr: Problem, *values: int) -> TensorMap | None:
     where the threads split numbers themselves because no kernel before has done so.
     """
     cf = dict(zip(IMAGED, values, strict=True))
-    kind, parts = products(pr, cf["x"]), parts_of(pr)
+    product, parts = products(pr, cf["x"]), parts_of(pr)
     by_threads = cf["pieces"] == APART or cf["x"] in (GATHERED, TURNED)
-    if by_threads or (kind == THREE and cf["x"] != COPIED):
+    if by_threads or (product == THREE and cf["x"] != COPIED):
         return None
     of_piece = numbers(pr, cf["x"])
     if cf["x"] == PLANES:
@@ -63,7 +63,7 @@ def _image(pr: Problem, *values: int) -> TensorMap | None:
         columns=view.w, rows=view.h, images=view.n, lower=(-pad_l, -pad_t),
         upper=(last[0] - view.w + 1, last[1] - view.h + 1), stride=(up_w, up_h),
         box_channels=cf["chunks"] * of_piece, box_pixels=patch_of(pr, cf)[1],
-        rounds=kind == TF32,
+        rounds=product == TF32,
     )  # fmt: skip
     return found if found.legal else None
 

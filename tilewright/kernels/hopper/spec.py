@@ -36,15 +36,15 @@ class Hopper(Family):
     widens = False
     dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 where its math is not strict
     examples = (
-        *(f"n1c48h9w8k40r3s3p1-{kind}-nhwc+bias" for kind in (*dtypes, *MATHS[1:])),
+        *(f"n1c48h9w8k40r3s3p1-{precision}-nhwc+bias" for precision in (*dtypes, *MATHS[1:])),
         "n1c48h9w8k40r3s3p1-f16+bias", "n1c48h9w8k40r1s1-bf16+bias",
     )  # fmt: skip
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what fits the tensor cores of sm_90."""
         known, problem = (*self.dtypes, *MATHS[1:]), folded(problem)
-        if problem.kind not in known:
-            return f"it computes {', '.join(known)}, not {problem.kind}"
+        if problem.precision not in known:
+            return f"it computes {', '.join(known)}, not {problem.precision}"
         elsewhere = device.is_cuda and device.capability != WGMMA
         if not device.is_gpu or not device.tensor_macs or elsewhere:
             return "it is made for the tensor cores of sm_90"

@@ -86,7 +86,7 @@ class Mma(Family):
     name = "mma"
     widens = False
     dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 where its math is not strict
-    examples = tuple(f"n1c48h9w8k40r3s3p1-{kind}-nhwc+bias" for kind in (*dtypes, *MATHS[1:]))
+    examples = tuple(f"n1c48h9w8k40r3s3p1-{precision}-nhwc+bias" for precision in (*dtypes, *MATHS[1:]))
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what fits tensor cores, on a device that has them."""
@@ -294,13 +294,13 @@ def _copy_defines(pr: Problem, way: int, aligned: bool) -> Values:
 def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> Values:
     whole = pr.kg % 4 == 0 if pixels_on_m(pr) else pr.p * pr.q % 4 == 0
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiling.tiles * tiling.tile)
-    way, kind = cf["x"], products(pr, cf["x"])
+    way, product = cf["x"], products(pr, cf["x"])
     x_bytes = pr.x_bytes + 16 * row_pieces(pr, tiling.pb)  # a plane's last pieces of a row may lie behind x
     packed_bytes = _packed_bytes(pr, tiling, cf)
     most_bytes = max(copied_bytes(pr, tap_chunks(pr, way)), x_bytes, sums_bytes, packed_bytes)
     view = View.of(pr)
     images = image_defines(pr, view) | dict(Y_NHWC=int(pixels_on_m(pr)))
-    more = (dict(PRODUCTS=kind) if kind != PLAIN else {}) | requant_defines(pr)
+    more = (dict(PRODUCTS=product) if product != PLAIN else {}) | requant_defines(pr)
     return images | more | dict(
         DTYPE=_code(pr), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"], SB=cf["sb"],
         FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"],
