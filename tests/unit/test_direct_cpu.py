@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.device import Device, Kind, Rates
+from tilewright.device import Device, DeviceType, Rates
 from tilewright.errors import ConfigError
 from tilewright.floor import floor_us
 from tilewright.kernels import family
@@ -23,7 +23,7 @@ from tilewright.search.space import space
 from tilewright.store.exchange import export_text, import_text
 
 CORES = Device(
-    name="CPU", backend="opencl", kind=Kind.CPU, index=0, arch="x86_64-v16", units=4, lanes=16,
+    name="CPU", backend="opencl", type=DeviceType.CPU, index=0, arch="x86_64-v16", units=4, lanes=16,
     max_threads=4096, regs_per_thread=512, regs_per_unit=512, threads_per_unit=1, blocks_per_unit=1,
     shared_per_block=1 << 20, shared_per_unit=1 << 20, l2_bytes=32 << 20, clock_ghz=3.0, max_cluster=1,
     driver="none", rates=Rates(empty_us=20.0, read_gbs=20.0, f32_tflops=0.4),
