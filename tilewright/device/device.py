@@ -215,7 +215,7 @@ def for_architecture(arch: str) -> Device:
 
 
 def parse_selector(text: object) -> tuple[str | None, int]:
-    """Read ``cpu``, ``cuda``, ``cuda:1``, ``opencl:0`` or ``numpy`` into (kind, index).
+    """Read ``cpu``, ``cuda``, ``cuda:1``, ``opencl:0`` or ``numpy`` into what ``open_runtime`` takes.
 
     None is (None, 0), which leaves the choice to the runtime. A ``torch.device`` is taken by its text.
 

@@ -75,10 +75,10 @@ def tune(
     if problem.n == 0:
         raise ProblemError(f"{problem}: a batch of 0 images has nothing to tune")
     own = None if device is None or isinstance(device, str) else device.device
-    kind, index = (own.backend, own.index) if own else parse_selector(device)
+    backend, index = (own.backend, own.index) if own else parse_selector(device)
     named = kernels.pick(kernels.FAMILIES, wanted.families)
-    threading.Thread(target=_get_ready, args=(kind,)).start()  # while a child opens the device
-    with Worker(Job(str(problem), kind, index, wanted.seed), children=children) as worker:
+    threading.Thread(target=_get_ready, args=(backend,)).start()  # while a child opens the device
+    with Worker(Job(str(problem), backend, index, wanted.seed), children=children) as worker:
         run = _Run(problem, worker, wanted, named, store, progress, children)
         try:
             return run.tune(make or _search_make())
