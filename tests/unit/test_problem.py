@@ -255,7 +255,7 @@ ODD = [np.ones(3, int), np.ones((2, 2)), np.array(["f32", "f16"]), "a\nb", "\x1b
 def test_a_field_of_any_kind_is_refused_in_a_line(value: object) -> None:
     """Arrays are compared by element; texts may break a line, or steer a terminal."""
     right: dict[type, dict[str, object]] = {
-        Pool: {"kind": "max", "size": 3, "stride": 2, "pad": 1}, Epilogue: {"act": "relu", "bias": True},
+        Pool: {"mode": "max", "size": 3, "stride": 2, "pad": 1}, Epilogue: {"act": "relu", "bias": True},
         Problem: {name: getattr(LAYER, name) for name in Problem.__dataclass_fields__},
     }  # fmt: skip
     for cls, fields in right.items():

@@ -148,7 +148,7 @@ def _finish(graph: _Graph, problem: Problem, dtype: Any) -> None:
         integers, kinds = problem.dtype == "i8", load("onnx").TensorProto
         if integers:  # there is no MaxPool of i32; f64 holds each of them
             graph.add("Cast", to=kinds.DOUBLE)
-        kind = {"max": "MaxPool", "avg": "AveragePool"}[e.pool.kind]
+        kind = {"max": "MaxPool", "avg": "AveragePool"}[e.pool.mode]
         size, stride = [e.pool.size] * 2, [e.pool.stride] * 2
         graph.add(kind, kernel_shape=size, strides=stride, pads=[e.pool.pad] * 4)
         if integers:

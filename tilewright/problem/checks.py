@@ -33,8 +33,8 @@ def check_sizes(p: Problem) -> None:
         values = getattr(p, name)
         good = isinstance(values, tuple) and len(values) == count
         if not good or not all(type(v) is int and low <= v <= MAX_EXTENT for v in values):
-            kind = "" if isinstance(values, tuple) else "a tuple of "
-            many = f"{kind}{count} integers from {low} to {MAX_EXTENT}"
+            a_row = "" if isinstance(values, tuple) else "a tuple of "
+            many = f"{a_row}{count} integers from {low} to {MAX_EXTENT}"
             raise ProblemError(f"{name}={shown(values)}: must be {many}")
     if p.c % p.groups or p.k % p.groups:
         raise ProblemError(f"groups={p.groups}: must divide c={p.c} and k={p.k}")

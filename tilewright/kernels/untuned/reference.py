@@ -158,7 +158,7 @@ def numpy_pool(problem: Problem, sums: Any, sizes: Any) -> tuple[F64, F64]:
     def pooled(values: F64) -> F64:
         padded = np.pad(values, padding, constant_values=-np.inf)  # less than everything; a mean has no pad
         windows = np.lib.stride_tricks.sliding_window_view(padded, (pool.size, pool.size), axis=axes)[step]
-        over = np.max if pool.kind == "max" else np.mean
+        over = np.max if pool.mode == "max" else np.mean
         return np.ascontiguousarray(over(windows, axis=(4, 5)))
 
     with np.errstate(all="ignore"):
