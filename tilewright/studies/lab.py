@@ -170,7 +170,7 @@ class Lab:
         found = [c for one in entered for c in one.contestants if not tag or tag in c.tags]
         if not found:
             why = "; ".join(one.reason for one in entered if one.reason)
-            raise ProblemError(why or f"{name} has no way of that kind")
+            raise ProblemError(why or f"{step.peer} has no way to compute it")
         setting = Setting.of(runtime)
         best = min(found, key=lambda c: setting.quick_us(c.run))
         return Entry(problem, runtime, best.run, note=f"{best.peer}: {best.detail}")

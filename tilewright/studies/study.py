@@ -211,14 +211,14 @@ class PartResult:
     """What came of one part, or has come so far: rows of values by column.
 
     Attributes:
-        kind: how it is drawn.
+        chart: how it is drawn.
         left: the layers that are not measured yet; empty once the part is done.
         date: when it was measured, its last layer.
         commit: of the code that measured it; several, with commas, if its layers are of several runs.
     """
 
     title: str
-    kind: str
+    chart: str
     note: str
     columns: tuple[Column, ...]
     rows: tuple[Mapping[str, Value], ...]
