@@ -124,8 +124,8 @@ def _layer_model(problem: Problem, inputs: Inputs) -> bytes:
     shapes: dict[str, tuple[int, ...]] = {"x": (problem.n, problem.c, problem.h, problem.w)}
     shapes |= {"z": (problem.n, problem.k, problem.p, problem.q)} if e.add else {}
     shapes["y"] = (problem.n, problem.k, problem.y_p, problem.y_q)
-    kinds = {name: inputs.x.dtype if name == "x" else dtype for name in shapes}
-    return _model(graph.nodes, shapes, kinds, graph.constants)
+    dtypes = {name: inputs.x.dtype if name == "x" else dtype for name in shapes}
+    return _model(graph.nodes, shapes, dtypes, graph.constants)
 
 
 def _finish(graph: _Graph, problem: Problem, dtype: Any) -> None:
