@@ -32,7 +32,8 @@ from tilewright.tuning.finals import decide
 from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.outcomes import Outcomes
 from tilewright.tuning.protocol import Job, Stage
-from tilewright.tuning.search_loop import TIME_USED, TRIALS_DONE, SearchLoop
+from tilewright.tuning.search_loop import TIME_USED, SearchLoop
+from tilewright.tuning.supply import TRIALS_DONE
 from tilewright.tuning.worker import Worker
 from tilewright.tuning.worker_pool import WorkerPool
 
