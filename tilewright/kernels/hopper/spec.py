@@ -82,7 +82,7 @@ class Hopper(Family):
             Param("bn", up_to(raster(problem) + 15, widths), "pixels of a warpgroup"),
             Param("mb", (1, 2, 3), "blocks that a unit holds at once (bounds the registers of a thread)"),
             Param("chunks", chunks, "pieces of 16 bytes of the sum in a step"),
-            Param("pieces", (0, 1), "how they lie in shared memory", PIECES),
+            Param("pieces", (0, 1), "how pieces lie in shared memory", PIECES),
             Param("tall", (0, 1), "what a tile of pixels is", TALL),
             Param("batch", batches(problem), "steps that come and go together"),
             Param("stages", (2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24), "batches of filters in flight"),
