@@ -29,8 +29,8 @@ from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.opencl import OPTIONS
+from tilewright.search.ranking import rank
 from tilewright.search.space import Space
-from tilewright.search.strategies import rank
 
 __all__ = ["computed"]  # test_hopper_family.py has it from here, and this name:
 _agrees = agrees

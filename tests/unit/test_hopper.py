@@ -36,8 +36,8 @@ from tilewright.kernels.untuned import pack
 from tilewright.kernels.untuned.nhwc import each, tap_chunks
 from tilewright.problem import Problem
 from tilewright.search import model
+from tilewright.search.ranking import ModelRanking
 from tilewright.search.space import Space, usable
-from tilewright.search.strategies import ModelRanking
 
 H100 = for_architecture("sm_90")
 HOPPER = family("hopper")

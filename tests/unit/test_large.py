@@ -15,8 +15,8 @@ from tilewright.kernels.family import MOST_LAYER_PIXELS, Config, too_many
 from tilewright.kernels.gemm import spec as gemm
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS
 from tilewright.problem import Problem
+from tilewright.search.ranking import rank
 from tilewright.search.space import sample, usable
-from tilewright.search.strategies import rank
 
 H100 = for_architecture("sm_90")
 # Families that take a layer but for its size: of that many images, or filters of the whole image. Of every

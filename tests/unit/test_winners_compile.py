@@ -30,7 +30,7 @@ from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem, shapes
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 pytest.importorskip("cuda.bindings.nvrtc")
 

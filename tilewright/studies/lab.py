@@ -25,8 +25,8 @@ from tilewright.record import Check
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Run, Runtime
 from tilewright.runtime.capacity import cores
+from tilewright.search.ranking import rank
 from tilewright.search.space import Pins
-from tilewright.search.strategies import rank
 from tilewright.store import Store
 from tilewright.studies.study import Step, StudyLayer
 

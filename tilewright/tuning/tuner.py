@@ -82,7 +82,7 @@ def tune(
     with Worker(Job(str(problem), backend, index, wanted.seed), children=children) as worker:
         run = _Run(problem, worker, wanted, named, store, progress, children)
         try:
-            return run.tune(make or _search_make())
+            return run.tune(make or _strategies_make())
         except BaseException:
             with suppress(StoreError):
                 run.outcomes.save()
@@ -96,10 +96,10 @@ def _get_ready(backend: str | None) -> None:
     experience.read_shipped(backend)
 
 
-def _search_make() -> MakeStrategy:
-    from tilewright.search import strategies as search
+def _strategies_make() -> MakeStrategy:
+    from tilewright.search import strategies  # late: NumPy and all the trials that ship come with it
 
-    return search.make
+    return strategies.make
 
 
 class _Run:
