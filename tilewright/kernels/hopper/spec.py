@@ -15,6 +15,7 @@ from tilewright.kernels.hopper.rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper.sum import chunks_of, copied_parts, held, most_steps, parts_of, promotions
 from tilewright.kernels.hopper.ways import COPIES, GATHERED, HALVED, NCHW, WAYS, ways
 from tilewright.kernels.hopper.work import work_of
+from tilewright.kernels.limits import blocks_param
 from tilewright.kernels.split_k import combine_param
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, up_to
 from tilewright.kernels.untuned.nhwc import copy_remark, tap_chunks
@@ -80,7 +81,7 @@ class Hopper(Family):
             Param("wm", (1, 2, 3, 4), "warpgroups of a block over channels, 64 each"),
             Param("wn", (1, 2, 3, 4), "warpgroups of a block over pixels"),
             Param("bn", up_to(raster(problem) + 15, widths), "pixels of a warpgroup"),
-            Param("mb", (1, 2, 3), "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 3),
             Param("chunks", chunks, "pieces of 16 bytes of the sum in a step"),
             Param("pieces", (0, 1), "how pieces lie in shared memory", PIECES),
             Param("tall", (0, 1), "what a tile of pixels is", TALL),
