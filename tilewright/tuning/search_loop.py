@@ -65,7 +65,7 @@ class SearchLoop:
                 elif self._ahead.closed or len(flying) >= more.most:
                     self._await(flying, ready)
                 elif batch := more.next(len(self.records), len(flying)):
-                    if more.hopeless:
+                    if more.unpromising:
                         return NO_FASTER
                     flying.submit(batch)
                 elif flying:

@@ -30,12 +30,12 @@ class Supply(ABC):
     Attributes:
         rank: by which ``InFlight`` takes what has compiled.
         most: so many in flight, no more are asked for.
-        hopeless: whether nothing much faster is expected, so that ``next`` is to be tried no more.
+        unpromising: whether nothing much faster is expected, so that ``next`` is to be tried no more.
     """
 
     rank: Callable[[Config], float] | None = None
     most = 1
-    hopeless = False
+    unpromising = False
 
     def __init__(self, proposals: Proposals, size: int, gpu: bool) -> None:
         self._proposals, self._size = proposals, size
@@ -105,7 +105,7 @@ class TimedSupply(Supply):
             self._idle = 0
         elif not self._idle or tried > self._idle_since:  # a trial may have changed its mind
             self._idle, self._idle_since = self._idle + 1, tried
-        self.hopeless = self._idle >= ENOUGH_TIMES
+        self.unpromising = self._idle >= ENOUGH_TIMES
         return batch
 
 
