@@ -163,7 +163,7 @@ class Study:
     Attributes:
         source: the document.
         device: the device of its figures.
-        rounds: cold runs of each figure here (median); the thesis took 24.
+        rounds: cold runs of each figure here, whose median counts; the source of ``csg`` took 24.
         quick_title: of a quick run, where the title tells of sizes.
     """
 
