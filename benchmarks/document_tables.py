@@ -7,16 +7,20 @@ What stands between one of these markers and ``<!-- end -->`` is made anew:
 - ``<!-- headline: h100/resnet-f32, cpu/resnet-f32 -->``: one line for each of these files, with its layers
   of the lowest and the highest ratio;
 - ``<!-- slower: h100/resnet-f32, cpu -->``: the layers that a peer runs faster, in these files, or in all
-  files of a folder.
+  files of a folder;
+- ``<!-- knobs: direct -->``: what each parameter of a family is worth, by ``benchmarks/knobs.json``, which
+  ``knobs.py`` makes; of the family ``trials`` the trials that it is made from.
 
 The long tables, with every peer, go to ``TABLES.md`` beside the results files.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from tilewright.bench.rows import BenchRow
 from tilewright.errors import StoreError
@@ -26,9 +30,12 @@ from tilewright.report.results_table import ran_peers, results_table, short_tabl
 from tilewright.report.table import NONE, Table, markdown, ratio_text, time_text
 
 _MARKED = re.compile(
-    r"(<!-- (table|summary|headline|slower): ([a-z0-9_/.-]+(?:, [a-z0-9_/.-]+)*) -->\n).*?(<!-- end -->)",
+    r"(<!-- (table|summary|headline|slower|knobs): ([a-z0-9_/.-]+(?:, [a-z0-9_/.-]+)*) -->\n)"
+    r".*?(<!-- end -->)",
     re.DOTALL,
 )
+_SHOWN, _SELDOM = 3, 0.1  # values of a parameter; none that was tried in fewer of the comparisons
+_LITTLE = 0.06  # a parameter whose ninth decile is below is named alone
 
 
 def documents(root: Path) -> list[Path]:
@@ -44,7 +51,7 @@ def with_tables(text: str, benchmarks: Path) -> str:
     Raises:
         StoreError: a results file is malformed, or a marker names a path outside ``benchmarks``.
     """
-    make = {"table": _table, "summary": _summary, "headline": _headline, "slower": _slower}
+    make = {"table": _table, "summary": _summary, "headline": _headline, "slower": _slower, "knobs": _knobs}
     return _MARKED.sub(lambda match: match[1] + make[match[2]](match[3], benchmarks) + match[4], text)
 
 
@@ -106,6 +113,40 @@ def _slower(names: str, benchmarks: Path) -> str:
     return "".join(lines) or "- None.\n"
 
 
+def _knobs(family: str, benchmarks: Path) -> str:
+    path = benchmarks / "knobs.json"
+    if not path.exists():
+        return f"*No figures yet: `{path.name}` is not there.*\n"
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if family == "trials":
+        count, of = f"{found['correct']:,} trials", f"`{found['trials']}` at {found['commit']}"
+        return f"Made by `python benchmarks/knobs.py` from the {count} of {of} ({found['device']}).\n"
+    knobs = sorted((one for one in found["knobs"] if one["family"] == family), key=lambda one: -one["median"])
+    body = [(f"`{one['knob']}`", one["meaning"], _worth(one), _won(one)) for one in knobs if _is_worth(one)]
+    others = ", ".join(f"`{one['knob']}` {_worth(one)}" for one in knobs if not _is_worth(one))
+    head = ("knob", "what it is", "worth", "won, of how often tried")
+    table = markdown(Table("", head, tuple(body), words=True))
+    return f"{table}\n" + (f"\nWorth little: {others}.\n" if others else "")
+
+
+def _is_worth(knob: dict[str, Any]) -> bool:
+    return bool(knob["ninth_decile"] >= _LITTLE)
+
+
+def _worth(knob: dict[str, Any]) -> str:
+    return f"{knob['median']:.0%} ({knob['ninth_decile']:.0%})"
+
+
+def _won(knob: dict[str, Any]) -> str:
+    """The values of a parameter that won most often, of how often they were tried."""
+    values = [one for one in knob["values"] if one["tried"] >= _SELDOM * knob["compared"]]
+    best = sorted(values, key=lambda one: -one["won"] / one["tried"])[:_SHOWN]
+    named = (f"{one['value']}, {one['name']}" if "name" in one else str(one["value"]) for one in best)
+    return "; ".join(
+        f"{name}: {one['won']} of {one['tried']}" for name, one in zip(named, best, strict=True)
+    )
+
+
 def _headline(names: str, benchmarks: Path) -> str:
     head = ("device", "layers", "peers timed", "fastest peer / ours, geometric mean", "lowest", "highest")
     body = [_told(name, load(_path(name + ".json", benchmarks))) for name in names.split(", ")]
@@ -113,11 +154,11 @@ def _headline(names: str, benchmarks: Path) -> str:
 
 
 def _told(name: str, results: Results) -> tuple[str, ...]:
-    """A line of the headline: a results file of layers of one kind."""
+    """A line of the headline: a results file of layers of one precision."""
     problems = [Problem.parse(row.problem) for row in results.rows]
-    suite, kind = name.rpartition("/")[2].partition("-")[0], problems[0].kind
+    suite, precision = name.rpartition("/")[2].partition("-")[0], problems[0].precision
     batches = sorted({problem.n for problem in problems})
-    layers = f"{suite}, {kind}, batch {', '.join(map(str, batches))} ({len(results.rows)})"
+    layers = f"{suite}, {precision}, batch {', '.join(map(str, batches))} ({len(results.rows)})"
     rows = sorted((row for row in results.rows if row.ratio), key=lambda row: row.ratio or 0)
     # cuDNN's engines of one kind ("cudnn-gemm") are cuDNN.
     ran = dict.fromkeys(peer.partition("-")[0] for row in results.rows for peer in ran_peers(row))

@@ -39,7 +39,7 @@ def floor(problem: Problem, device: Device) -> Floor:
     """Return the floor of a layer."""
     return Floor(
         empty_us=device.rates.empty_us,
-        arithmetic_us=least_flops(problem) / (peak_tflops(device, problem.kind) * 1e6),
+        arithmetic_us=least_flops(problem) / (peak_tflops(device, problem.precision) * 1e6),
         memory_us=least_bytes(problem, device) / (device.rates.read_gbs * 1e3),
     )
 
@@ -49,20 +49,21 @@ def floor_us(problem: Problem, device: Device) -> float:
     return floor(problem, device).us
 
 
-def peak_tflops(device: Device, kind: str) -> float:
-    """Return the most multiply-adds of a ``Problem.kind``, 1e12 flops/s, 2 each; of tensor cores if they can.
+def peak_tflops(device: Device, precision: str) -> float:
+    """Return the most multiply-adds of a precision, 1e12 flops/s, 2 each; of tensor cores if they can.
 
     f16, bf16 and f8 are multiplied as f32 outside of tensor cores; i8 four at a time (dot4), f64 on a CPU in
     vectors half as long.
     """
     f32 = device.rates.f32_tflops
     if not device.is_cuda:
-        return f32 * {"f64": 0.5, "i8": 4.0, "q8": 4.0}.get(kind, 1.0)
-    cuda_cores = f32 * {"f64": f64_rate(device.capability), "i8": 4.0, "q8": 4.0}.get(kind, 1.0)
+        return f32 * {"f64": 0.5, "i8": 4.0, "q8": 4.0}.get(precision, 1.0)
+    cuda_cores = f32 * {"f64": f64_rate(device.capability), "i8": 4.0, "q8": 4.0}.get(precision, 1.0)
     faster = _OVER_F16 if device.capability >= MMA_E4M3 else _OVER_F16 | {"f8": 1.0}
-    if kind not in faster or (device.capability < MMA_SYNC and kind in ("bf16", "tf32", "accurate")):
+    older = device.capability < MMA_SYNC and precision in ("bf16", "tf32", "accurate")
+    if precision not in faster or older:
         return cuda_cores
-    products = tensor_products(device.capability) * faster[kind]
+    products = tensor_products(device.capability) * faster[precision]
     return max(cuda_cores, 2 * products * device.units * device.clock_ghz / 1e3)
 
 

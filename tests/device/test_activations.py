@@ -15,7 +15,7 @@ from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 # Sums that are one number of x each, so that y is its activation.
 LAYERS = [

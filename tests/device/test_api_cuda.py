@@ -18,7 +18,7 @@ from tilewright.kernels.family import Config
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import DTYPES
 from tilewright.runtime import open_runtime
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 pytestmark = pytest.mark.gpu
 LAYER = "n1c64h28w28k96r3s3p1-f32"

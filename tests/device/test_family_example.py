@@ -80,7 +80,7 @@ from tilewright.kernels import family
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 runtime, texts = open_runtime("cpu"), [text for name, text in CASES if name == "x"]
 for problem in map(Problem.parse, texts):
     (config, _), *_ = rank(problem, runtime.device, family("x"), 1)

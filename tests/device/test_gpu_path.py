@@ -17,7 +17,7 @@ from math import fsum
 import pytest
 from here import DEVICES, GPU, agrees, computed
 
-from tilewright.device import Device, Kind
+from tilewright.device import Device, DeviceType
 from tilewright.kernels import FAMILIES
 from tilewright.kernels import family as family_of
 from tilewright.kernels.family import Config, Family
@@ -29,14 +29,14 @@ from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.opencl import OPTIONS
+from tilewright.search.ranking import rank
 from tilewright.search.space import Space
-from tilewright.search.strategies import rank
 
 __all__ = ["computed"]  # test_hopper_family.py has it from here, and this name:
 _agrees = agrees
 
 FACTS = dict(
-    kind=Kind.GPU, units=4, lanes=32, regs_per_unit=65536, regs_per_thread=255, threads_per_unit=2048,
+    type=DeviceType.GPU, units=4, lanes=32, regs_per_unit=65536, regs_per_thread=255, threads_per_unit=2048,
     max_threads=1024, shared_per_block=160 << 10, shared_per_unit=164 << 10, l2_bytes=32 << 20,
     tensor_macs=1024,
 )  # fmt: skip

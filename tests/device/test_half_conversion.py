@@ -14,7 +14,7 @@ from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import opencl
 from tilewright.runtime.opencl import OPTIONS, OpenclRuntime
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 COUNT = 1 << 16
 TEXT = """

@@ -239,7 +239,7 @@ def _with_shifts() -> Iterator[tuple[str, dict[str, int], tuple[int, ...]]]:
     seen: Counter[tuple[str, int]] = Counter()
     for text, change in CASES:
         problem, used = Problem.parse(text), BASE | change
-        like = problem.kind, used["x"]
+        like = problem.precision, used["x"]
         yield text, change, (0,) if seen[like] % 2 else (0, 4)
         seen[like] += 1
 

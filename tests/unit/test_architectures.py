@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.device import Device, Kind, architectures, for_architecture
+from tilewright.device import Device, DeviceType, architectures, for_architecture
 from tilewright.device.architectures import ARCHITECTURES, MMA_E4M3, MMA_SYNC, TENSOR_I8, capability
 
 
@@ -24,16 +24,16 @@ def test_a_device_knows_what_it_is() -> None:
     assert (gpu.is_gpu, gpu.is_cuda, gpu.capability) == (True, True, 90)
     other = replace(gpu, backend="opencl")  # whatever its compiler calls it
     assert (other.is_gpu, other.is_cuda, other.capability) == (True, False, 0)
-    core = replace(other, kind=Kind.CPU, lanes=16, arch="znver3-v16")
+    core = replace(other, type=DeviceType.CPU, lanes=16, arch="znver3-v16")
     assert (core.is_gpu, core.is_cuda, core.capability) == (False, False, 0)
 
 
-def test_a_kind_is_written_where_lanes_do_not_tell_it() -> None:
+def test_a_type_is_written_where_lanes_do_not_tell_it() -> None:
     """Files of devices as there are have none, and are read."""
     gpu = for_architecture("sm_90")
     wave = replace(gpu, backend="opencl", lanes=64)
-    core = replace(wave, kind=Kind.CPU, lanes=16)
-    assert ["kind" in one.facts for one in (gpu, wave, core)] == [False, True, False]
+    core = replace(wave, type=DeviceType.CPU, lanes=16)
+    assert ["type" in one.facts for one in (gpu, wave, core)] == [False, True, False]
     assert all(Device.of(json.loads(json.dumps(one.facts))) == one for one in (gpu, wave, core))
     assert wave.is_gpu and not wave.orders_blocks and core.orders_blocks
 

@@ -297,7 +297,7 @@ def test_each_dtype_has_its_own_tolerance(words: str, dtype: str, sums: str) -> 
         y = np.maximum(y, 0) if e.act == "relu" else y / (1 + np.exp(-y)) if e.act else y
         if e.pool:
             y = y.reshape(1, 32, 4, 2, 4, 2)
-            y = y.max((3, 5)) if e.pool.kind == "max" else y.mean((3, 5))
+            y = y.max((3, 5)) if e.pool.mode == "max" else y.mean((3, 5))
         return y.astype(kind)
 
     assert deviation(finished(answer(bare, inputs)), truth).wrong(problem) == ""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tilewright import errors
-from tilewright.device import Device, Kind, for_architecture
+from tilewright.device import Device, DeviceType, for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.errors import DeviceError
 from tilewright.kernels.untuned import tools
@@ -20,7 +20,7 @@ from tilewright.measuring.calibrate import calibrate
 from tilewright.runtime import rates
 
 GPU = for_architecture("sm_90")
-CPU = replace(GPU, backend="opencl", kind=Kind.CPU, units=4, lanes=16, max_cluster=1)
+CPU = replace(GPU, backend="opencl", type=DeviceType.CPU, units=4, lanes=16, max_cluster=1)
 
 
 class Pretended:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.device import Device, Kind, Rates
+from tilewright.device import Device, DeviceType, Rates
 from tilewright.errors import ConfigError
 from tilewright.floor import floor_us
 from tilewright.kernels import family
@@ -17,13 +17,12 @@ from tilewright.kernels.family import Config
 from tilewright.kernels.untuned import pack
 from tilewright.problem import MAX_EXTENT, Problem
 from tilewright.record import Check, Measurement, Record
-from tilewright.search import model
-from tilewright.search import strategies as search
+from tilewright.search import model, ranking
 from tilewright.search.space import space
 from tilewright.store.exchange import export_text, import_text
 
 CORES = Device(
-    name="CPU", backend="opencl", kind=Kind.CPU, index=0, arch="x86_64-v16", units=4, lanes=16,
+    name="CPU", backend="opencl", type=DeviceType.CPU, index=0, arch="x86_64-v16", units=4, lanes=16,
     max_threads=4096, regs_per_thread=512, regs_per_unit=512, threads_per_unit=1, blocks_per_unit=1,
     shared_per_block=1 << 20, shared_per_unit=1 << 20, l2_bytes=32 << 20, clock_ghz=3.0, max_cluster=1,
     driver="none", rates=Rates(empty_us=20.0, read_gbs=20.0, f32_tflops=0.4),
@@ -88,7 +87,7 @@ def test_the_model_prefers_what_was_measured_to_be_faster() -> None:
 
 def test_the_first_choice_keeps_the_cores_busy() -> None:
     problem = Problem.parse("n1c256h14w14k256r3s3p1-f32")
-    (best, expected_us), *_ = search.rank(problem, CORES, DIRECT, 1)
+    (best, expected_us), *_ = ranking.rank(problem, CORES, DIRECT, 1)
     blocks = dict(DIRECT.blueprint(problem, CORES, best).defines)["BLOCKS"]
     assert blocks >= CORES.units
     assert expected_us < 2.0 * floor_us(problem, CORES)
@@ -98,7 +97,7 @@ def test_images_of_one_pixel_share_a_tile_and_with_it_the_filter() -> None:
     """A batch through a classifier lies in memory as pixels of nhwc do, whatever its layout says."""
     problem = Problem.parse("n64c4096h1w1k1024r1s1-f32+bias+add+relu")
     pixels = Problem.parse("n64c4096h1w1k1024r1s1-f32-nhwc+bias+add+relu")
-    (config, took), *_ = search.rank(problem, CORES, DIRECT, 1)
+    (config, took), *_ = ranking.rank(problem, CORES, DIRECT, 1)
     assert config["tw"] >= 4 and config["nk"] * config["nw"] > 1
     assert DIRECT.blueprint(problem, CORES, config) == DIRECT.blueprint(pixels, CORES, config)
     one_each = Config.make("direct", {**config.values, "tw": 1, "nw": 1})
@@ -110,8 +109,8 @@ def test_images_of_one_pixel_share_a_tile_and_with_it_the_filter() -> None:
 def test_a_filter_over_the_whole_image_is_a_row_of_channels() -> None:
     image, row = map(Problem.parse, ("n8c64h7w7k256r7s7+bias", "n8c3136h1w1k256r1s1-nhwc+bias"))
     assert cpu_tile.one_row(image) == row
-    (config, took), *_ = search.rank(image, CORES, DIRECT, 1)
-    assert search.rank(row, CORES, DIRECT, 1)[0] == (config, took) and config["tw"] > 1
+    (config, took), *_ = ranking.rank(image, CORES, DIRECT, 1)
+    assert ranking.rank(row, CORES, DIRECT, 1)[0] == (config, took) and config["tw"] > 1
     ours, plain = (DIRECT.blueprint(problem, CORES, config) for problem in (image, row))
     assert replace(ours, pack=plain.pack, packing=plain.packing) == plain
     assert dict(ours.pack or ()).items() >= dict(plain.pack or ()).items() | {("CG", 3136), ("SIZE_R", 1)}
@@ -119,7 +118,7 @@ def test_a_filter_over_the_whole_image_is_a_row_of_channels() -> None:
 
 def test_one_packer_serves_every_batch_and_epilogue() -> None:
     alone, batch = map(Problem.parse, ("n1c64h9w9k32r3s3", "n8c64h20w20k32r3s3p1-nhwc+bias+relu"))
-    config, _ = search.rank(batch, CORES, DIRECT, 1)[0]
+    config, _ = ranking.rank(batch, CORES, DIRECT, 1)[0]
     recipe = DIRECT.blueprint(batch, CORES, config)
     assert pack(alone, CORES, recipe) == pack(batch, CORES, recipe)
 

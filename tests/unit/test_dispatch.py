@@ -34,6 +34,7 @@ from tilewright.plans.provenance import UNSAID, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record, Standing
+from tilewright.search import ranking
 from tilewright.search import strategies as search
 from tilewright.store import Store, shipped
 from tilewright.store.record_json import made_as
@@ -607,7 +608,7 @@ def test_the_model_over_all_families(monkeypatch: pytest.MonkeyPatch) -> None:
     def rank(problem: Problem, device: Device, family: Family, count: int, seed: int) -> list[Any]:
         return [(tile(t), float(us)) for t, us in ((1, 5), (2, 3), (4, 4))]
 
-    monkeypatch.setattr("tilewright.search.strategies.rank", rank)
+    monkeypatch.setattr("tilewright.search.ranking.rank", rank)
     for deterministic, want in ((False, [2, 4, 1]), (True, [2, 4])):
         assert [c["t"] for c in REAL_RANKED(LAYER, DEVICE, [Tiles()], deterministic)] == want
 
@@ -619,7 +620,7 @@ def test_an_empty_space_is_passed_over_with_its_reason(monkeypatch: pytest.Monke
     config, note = choose()
     assert config == "reference:v=1" and f"(tiles: no config of tiles is legal for {LAYER})" in note
     with pytest.raises(EmptySpace, match="no config of tiles is legal"):
-        search.rank(LAYER, DEVICE, Tiles(), 1)
+        ranking.rank(LAYER, DEVICE, Tiles(), 1)
     assert search.make("all", Tiles(), LAYER, DEVICE).propose(3) == []
 
 

@@ -30,7 +30,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 def prose(text: str) -> str:
     """The text without its blocks of code and its generated tables."""
-    for what in (r"<!-- (?:table|summary|headline|slower): .*?^<!-- end -->", r"```.*?^```"):
+    for what in (r"<!-- (?:table|summary|headline|slower|knobs): .*?^<!-- end -->", r"```.*?^```"):
         text = re.sub(rf"^{what}$", "", text, flags=re.DOTALL | re.MULTILINE)
     return text
 

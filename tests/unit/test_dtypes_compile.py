@@ -17,8 +17,8 @@ from tilewright.errors import CompileError
 from tilewright.kernels import family, word
 from tilewright.kernels.direct.gpu_work import wavefronts
 from tilewright.problem import Problem
+from tilewright.search.ranking import rank
 from tilewright.search.space import sample
-from tilewright.search.strategies import rank
 
 DIRECT = family("direct")
 LAYERS = (

@@ -15,7 +15,7 @@ from test_direct_cpu import CORES
 from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.kernels import FAMILIES, family
-from tilewright.kernels.family import MOST_PIXELS, Family
+from tilewright.kernels.family import MOST_LAYER_PIXELS, Family
 from tilewright.problem import MATHS, MAX_EXTENT, Problem
 
 DEVICES = {**{arch: for_architecture(arch) for arch in ARCHITECTURES}, "cpu": CORES}
@@ -29,14 +29,14 @@ TAKEN = [
 
 @pytest.mark.parametrize("kind", FAMILIES, ids=lambda kind: kind.name)
 def test_it_shows_a_layer_of_each_dtype(kind: Family) -> None:
-    shown = {problem.kind for problem in examples(kind)}
+    shown = {problem.precision for problem in examples(kind)}
     assert set(kind.dtypes) <= shown, (
         f"give {type(kind).__name__} examples, one problem string for each dtype"
     )
     for problem in examples(kind):
         assert any(kind.refuses(problem, device) is None for device in DEVICES.values()), problem
         others = [problem.with_dtype(math_) for math_ in MATHS[1:]] if "f32" not in kind.dtypes else []
-        multiplied = {o.kind for o in others for d in DEVICES.values() if kind.refuses(o, d) is None}
+        multiplied = {o.precision for o in others for d in DEVICES.values() if kind.refuses(o, d) is None}
         assert multiplied <= shown, "it shows no layer of a math that it takes"
 
 
@@ -58,7 +58,7 @@ def _large(problem: Problem) -> Problem:
     """The layer with a few pixels too many: of more images, or one that a filter of the same size is over."""
     if (problem.r, problem.s) == (problem.h, problem.w):
         return replace(problem, h=40_000, w=40_000, r=40_000, s=40_000)
-    images = MOST_PIXELS // max(problem.h * problem.w, problem.p * problem.q) + 1
+    images = MOST_LAYER_PIXELS // max(problem.h * problem.w, problem.p * problem.q) + 1
     if images <= MAX_EXTENT:
         return replace(problem, n=images)
     return replace(problem, n=MAX_EXTENT, h=64 * problem.h, w=64 * problem.w)

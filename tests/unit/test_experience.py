@@ -19,8 +19,7 @@ from tilewright.errors import StoreError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
-from tilewright.search import model, trials_file
-from tilewright.search import strategies as search
+from tilewright.search import model, ranking, trials_file
 from tilewright.search.experience import KEPT, Experience, Lesson, learn, shipped
 from tilewright.search.space import Space
 
@@ -35,7 +34,7 @@ TRIALS = Path(__file__).parents[2] / "tilewright" / "data" / "experience" / "h10
 @cache
 def ranked(problem: Problem) -> list[Config]:
     """The model's first choices; to find them takes seconds."""
-    return [config for config, _ in search.rank(problem, DEVICE, DIRECT, 101)]
+    return [config for config, _ in ranking.rank(problem, DEVICE, DIRECT, 101)]
 
 
 def lesson(problem: Problem, factor: float, count: int = 20) -> Lesson:
@@ -65,7 +64,7 @@ def test_alike_kinds_learn_from_each_other(kind: str, others: set[str]) -> None:
     """i8 and requantised i8 differ in what is stored alone: what is known of one helps the other."""
     mma, text = family("mma"), "n1c256h14w14k256r3s3p1-{}"
     here = Problem.parse(text.format(kind.replace("i8", "i8-nhwc")))
-    config = next(iter(search.rank(here, DEVICE, mma, 1)))[0]
+    config = next(iter(ranking.rank(here, DEVICE, mma, 1)))[0]
 
     def known(other: str) -> bool:
         there = Problem.parse(text.format(other.replace("i8", "i8-nhwc")).replace("k256", "k128"))
@@ -148,7 +147,7 @@ def test_the_search_expects_what_it_was_taught(configs: list[Config]) -> None:
     bad = configs[0]
     three_times = 3.0 * model.estimate(DIRECT, HERE, DEVICE, bad).total_us
     slow = Lesson(DEVICE, HERE, "direct", ((str(bad), three_times),))
-    ranked = search.ModelRanking(Space(DIRECT, HERE, DEVICE), random.Random(0), configs, Experience([slow]))
+    ranked = ranking.ModelRanking(Space(DIRECT, HERE, DEVICE), random.Random(0), configs, Experience([slow]))
     assert ranked.order()[0] != bad
     assert ranked.seen[bad] > model.estimate(DIRECT, HERE, DEVICE, bad).total_us
 

@@ -20,7 +20,7 @@ from tilewright.record import Check, Estimate, Measurement, Record, Standing
 from tilewright.report.explanation import Subject, best_records, sections, tables, within_noise
 from tilewright.report.table import as_text
 from tilewright.search.model import estimate
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 PROBLEM = Problem.parse("n1c64h56w56k64r3s3p1-f32")
 DEVICE = replace(for_architecture("sm_90"), rates=Rates(3.0, 3000.0, 60.0))

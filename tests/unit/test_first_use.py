@@ -13,7 +13,7 @@ from tilewright.kernels import family
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans import plan_cache
 from tilewright.runtime import open_runtime
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 LAYER = tw.Problem.parse("n1c8h9w7k16r3s3p1-f32")
 

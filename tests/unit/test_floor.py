@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given, settings
 from test_problem import problems
 
-from tilewright.device import Kind, Rates, for_architecture
+from tilewright.device import DeviceType, Rates, for_architecture
 from tilewright.floor import floor, floor_us, least_bytes, least_flops, peak_tflops
 from tilewright.measuring.calibrate import outdone
 from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.runtime import rates
 
 H100 = for_architecture("sm_90")
-CPU = replace(H100, backend="opencl", kind=Kind.CPU, lanes=16, rates=Rates(2.0, 20.0, 0.4, "calibrated"))
+CORES = Rates(2.0, 20.0, 0.4, "calibrated")
+CPU = replace(H100, backend="opencl", type=DeviceType.CPU, lanes=16, rates=CORES)
 LAYER = Problem.parse("n1c64h56w56k64r3s3p1-f32")
 
 

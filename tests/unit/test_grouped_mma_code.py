@@ -14,7 +14,7 @@ from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.kernels.grouped_mma.tile import bundle_of, tiling_of
 from tilewright.problem import Problem
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 H100 = for_architecture("sm_90")
 KIND = family("grouped_mma")

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from sass import instructions, main_loop
 
-from tilewright.device import Kind, for_architecture
+from tilewright.device import DeviceType, for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels import hopper as package
@@ -36,8 +36,8 @@ from tilewright.kernels.untuned import pack
 from tilewright.kernels.untuned.nhwc import each, tap_chunks
 from tilewright.problem import Problem
 from tilewright.search import model
+from tilewright.search.ranking import ModelRanking
 from tilewright.search.space import Space, usable
-from tilewright.search.strategies import ModelRanking
 
 H100 = for_architecture("sm_90")
 HOPPER = family("hopper")
@@ -332,7 +332,7 @@ def test_says_what_it_does_not_take(text: str, why: str) -> None:
 
 def test_other_devices_are_told() -> None:
     assert "sm_90" in str(HOPPER.refuses(R12, for_architecture("sm_80")))
-    assert "sm_90" in str(HOPPER.refuses(R12, dataclasses.replace(H100, kind=Kind.CPU)))
+    assert "sm_90" in str(HOPPER.refuses(R12, dataclasses.replace(H100, type=DeviceType.CPU)))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.pending import settle
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 LAYER = Problem.parse("n1c4h5w6k3r3s3p1-f32")
 REFERENCE = Config.parse("reference:v=1")

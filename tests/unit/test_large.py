@@ -11,12 +11,12 @@ from test_direct_cpu import CORES
 from tilewright.device import Device, for_architecture
 from tilewright.errors import CompileError
 from tilewright.kernels import FAMILIES, family
-from tilewright.kernels.family import MOST_PIXELS, Config, too_many
+from tilewright.kernels.family import MOST_LAYER_PIXELS, Config, too_many
 from tilewright.kernels.gemm import spec as gemm
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS
 from tilewright.problem import Problem
+from tilewright.search.ranking import rank
 from tilewright.search.space import sample, usable
-from tilewright.search.strategies import rank
 
 H100 = for_architecture("sm_90")
 # Families that take a layer but for its size: of that many images, or filters of the whole image. Of every
@@ -121,7 +121,7 @@ def test_strassens_algorithm_makes_no_layer_of_too_many_channels_or_pixels(text:
 
 
 def test_the_pixels_of_the_output_count_too() -> None:
-    assert Problem.parse("n65536c1h128w128k1r1s1-f32").n * 128 * 128 == MOST_PIXELS
+    assert Problem.parse("n65536c1h128w128k1r1s1-f32").n * 128 * 128 == MOST_LAYER_PIXELS
     assert too_many(Problem.parse("n65536c1h128w128k1r1s1-f32")) is None
     assert too_many(Problem.parse("n65536c1h128w128k1r2s2p1-f32"))
 

@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.device import for_architecture
 from tilewright.kernels import limits
-from tilewright.kernels.family import MOST_PIXELS, too_many
+from tilewright.kernels.family import MOST_LAYER_PIXELS, too_many
 from tilewright.problem import Problem
 
 H100 = for_architecture("sm_90")
@@ -43,7 +43,7 @@ def test_the_largest_filter_and_the_largest_image_are_taken() -> None:
     assert filters.k * filters.c == limits.MOST_TAPS and limits.too_large(filters) is None
     assert "268,435,456 numbers" in (limits.too_large(replace(filters, k=16_385)) or "")
     image = Problem.parse("n1c1h32768w32768k1r1s1-f32")
-    assert image.h * image.w == MOST_PIXELS and too_many(image) is None
+    assert image.h * image.w == MOST_LAYER_PIXELS and too_many(image) is None
     assert "1,073,741,824 pixels" in (too_many(replace(image, h=32_769)) or "")
     padded = replace(image, pad=(1, 0, 0, 0))  # y is larger than x
     assert "1,073,741,824 pixels" in (too_many(padded) or "")

@@ -64,7 +64,7 @@ def test_staged_numbers_are_loaded_several_at_a_time(own_cache: None, tmp_path: 
     ],
 )
 def test_columns_have_threads_enough(text: str, least: int) -> None:
-    from tilewright.search.strategies import rank
+    from tilewright.search.ranking import rank
 
     problem, im2col = Problem.parse(text), family("im2col")
     config, _ = rank(problem, H100, im2col, 1)[0]

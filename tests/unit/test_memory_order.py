@@ -12,7 +12,7 @@ from tilewright.device import for_architecture
 from tilewright.kernels import family
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 H100 = for_architecture("sm_90")
 MMA = "n1c512h14w14k256r3s3p1-f16-nhwc+bias", dict(

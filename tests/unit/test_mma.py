@@ -16,7 +16,7 @@ from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem, shapes
 from tilewright.search import model
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 H100 = for_architecture("sm_90")
 MMA = family("mma")

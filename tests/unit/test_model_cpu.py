@@ -16,8 +16,7 @@ from tilewright.kernels.family import Config, Family
 from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.work import CpuWork, GpuWork
 from tilewright.problem import Problem
-from tilewright.search import model
-from tilewright.search import strategies as search
+from tilewright.search import model, ranking
 from tilewright.search.space import space
 
 H100 = for_architecture("sm_90")
@@ -83,7 +82,7 @@ def _choice(text: str, device: Device) -> str:
     """The family of the model's choice."""
     problem = Problem.parse(text)
     usable = [k for k in FAMILIES if k.tunable and k.races and k.refuses(problem, device) is None]
-    return min(usable, key=lambda kind: search.rank(problem, device, kind, 1)[0][1]).name
+    return min(usable, key=lambda kind: ranking.rank(problem, device, kind, 1)[0][1]).name
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,7 @@ def test_the_first_choice_is_the_family_made_for_the_layer(text: str, best: str)
 
 def test_a_classifier_of_one_image_takes_as_long_as_its_filter_comes() -> None:
     problem = Problem.parse("n1c4096h1w1k1024r1s1-f32")
-    (_, expected_us), *_ = search.rank(problem, CORES, family("gemv"), 1)
+    (_, expected_us), *_ = ranking.rank(problem, CORES, family("gemv"), 1)
     assert floor_us(problem, CORES) < expected_us < 1.3 * floor_us(problem, CORES)
 
 
@@ -116,7 +115,7 @@ def test_a_classifier_of_one_image_takes_as_long_as_its_filter_comes() -> None:
     ],
 )  # fmt: skip
 def test_vectors_of_grouped_are_best_as_wide_as_the_cores(text: str, v: int) -> None:
-    (config, _), *_ = search.rank(Problem.parse(text), CORES, family("grouped"), 1)
+    (config, _), *_ = ranking.rank(Problem.parse(text), CORES, family("grouped"), 1)
     assert config["v"] == v
 
 

@@ -11,7 +11,7 @@ from tilewright.floor import floor
 from tilewright.kernels import family
 from tilewright.problem import Problem
 from tilewright.search import model
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 H100, GEMV = for_architecture("sm_90"), family("gemv")
 

@@ -13,7 +13,7 @@ from tilewright.kernels.source import kernel_files
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.opencl import OPTIONS, OpenclRuntime
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from every_family import taken
 
-from tilewright.device import Device, Kind, for_architecture
+from tilewright.device import Device, DeviceType, for_architecture
 from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import Config
@@ -21,7 +21,7 @@ H100 = for_architecture("sm_90")
 # As opencl_facts.py has one.
 GPU = replace(H100, backend="opencl", arch="gfx90a", max_cluster=1, tensor_macs=0)
 CORE = replace(
-    GPU, kind=Kind.CPU, lanes=16, arch="znver3-v16", units=4, regs_per_thread=512, threads_per_unit=1
+    GPU, type=DeviceType.CPU, lanes=16, arch="znver3-v16", units=4, regs_per_thread=512, threads_per_unit=1
 )
 LAYERS = (
     "n1c512h7w7k512r3s3p1-f32",

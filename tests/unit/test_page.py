@@ -131,16 +131,16 @@ def test_a_study_whose_figures_no_axis_has_is_an_error(
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"),
+    ("chart", "name"),
     [("ladder", "step"), ("bars", "step"), ("bars", "problem"), ("model", "problem"), ("curve", "strategy")],
 )
 def test_a_study_without_what_its_charts_name_is_an_error(
-    kind: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    chart: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = json.loads((Path(__file__).parent / "study_sample.json").read_text())
     row = {"layer": "A", "step": "a", "strategy": "b", "time_us": 1.0, "problem": "n1c1h1k1r1"}
     row |= {"speedup": 2.0, "device": study["device"]["name"], "elapsed_s": 1.0, "best_us": 1.0}
-    study["parts"] = [study["parts"][0] | {"kind": kind, "rows": [row]}]
+    study["parts"] = [study["parts"][0] | {"chart": chart, "rows": [row]}]
     (file := tmp_path / "study.json").write_text(json.dumps(study))
     assert main(["report", str(file), "--html", str(tmp_path / "page.html")]) == 0
     del row[name]

@@ -27,7 +27,7 @@ from tilewright.problem.epilogue import Epilogue
 from tilewright.runtime.base import Blocking
 
 CPU = device.Device(
-    name="test CPU", backend="opencl", kind=device.Kind.CPU, index=0, arch="cpu", units=2, lanes=8,
+    name="test CPU", backend="opencl", type=device.DeviceType.CPU, index=0, arch="cpu", units=2, lanes=8,
     max_threads=1024, regs_per_thread=16, regs_per_unit=16, threads_per_unit=1024, blocks_per_unit=1,
     shared_per_block=32768, shared_per_unit=32768, l2_bytes=1 << 20, clock_ghz=2.0, max_cluster=1,
     driver="none", rates=device.Rates(10.0, 10.0, 0.1),
@@ -219,7 +219,7 @@ def test_names() -> None:
     for where in (CPU, H100):
         assert usual(where) == tuple(peer for peer in applicable(where) if peer.usual) != ()
     assert PEER["inductor"] in applicable(H100) and PEER["inductor"] not in usual(H100)
-    gpu = replace(CPU, kind=device.Kind.GPU)
+    gpu = replace(CPU, type=device.DeviceType.GPU)
     assert applicable(gpu) == usual(gpu) == ()  # a peer of CPUs is no rival to it
 
 

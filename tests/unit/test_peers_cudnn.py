@@ -18,7 +18,7 @@ from tilewright.checking.inputs import normal_inputs
 from tilewright.errors import PeerError
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.peers import Setting, cudnn_plans
-from tilewright.peers.cudnn import _HANDLES
+from tilewright.peers.cudnn_layout import _HANDLES
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
 

@@ -255,7 +255,7 @@ ODD = [np.ones(3, int), np.ones((2, 2)), np.array(["f32", "f16"]), "a\nb", "\x1b
 def test_a_field_of_any_kind_is_refused_in_a_line(value: object) -> None:
     """Arrays are compared by element; texts may break a line, or steer a terminal."""
     right: dict[type, dict[str, object]] = {
-        Pool: {"kind": "max", "size": 3, "stride": 2, "pad": 1}, Epilogue: {"act": "relu", "bias": True},
+        Pool: {"mode": "max", "size": 3, "stride": 2, "pad": 1}, Epilogue: {"act": "relu", "bias": True},
         Problem: {name: getattr(LAYER, name) for name in Problem.__dataclass_fields__},
     }  # fmt: skip
     for cls, fields in right.items():
@@ -415,7 +415,7 @@ def test_wrong_config_names_its_part(text: str) -> None:
 def test_kinds(text: str, dtype: str, math: str, stored: str, added: str, out: str) -> None:
     p = Problem.parse(text)
     assert (p.dtype, p.math, p.stored, p.dtype_added, p.dtype_out) == (dtype, math, stored, added, out)
-    assert str(p) == text and Problem.parse(str(p)) == p and p.with_dtype(p.kind) == p
+    assert str(p) == text and Problem.parse(str(p)) == p and p.with_dtype(p.precision) == p
     assert [one.nbytes for one in p.operands.values() if one.name == "scale"] == [32] * p.requantised
     assert p.portable.math == "strict" and p.portable.dtype in DTYPES and p.portable.epilogue == p.epilogue
     assert p.with_dtype("f16").portable == p.with_dtype("f16")

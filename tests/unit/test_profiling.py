@@ -17,7 +17,7 @@ from tilewright.problem import Problem
 from tilewright.profiling import ncu
 from tilewright.profiling.figures import limiter
 from tilewright.profiling.modelled import modelled
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 HEAD = (
     '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size",'

@@ -322,7 +322,7 @@ def test_a_dollar_in_a_name_is_no_formula(tmp_path: Path) -> None:
 def _ladder(*speedups: tuple[float | None, float | None]) -> StudyResult:
     """Return a study of one ladder: of each step the speed-up here, and as published."""
     sample = load(Path(__file__).parent / "study_sample.json")
-    part = next(part for part in sample.parts if part.kind == "ladder")
+    part = next(part for part in sample.parts if part.chart == "ladder")
     rows = [
         {"layer": "L", "step": f"step {i}", "speedup": here, "published_speedup": there,
          "time_us": 90.0 / here if here else None}

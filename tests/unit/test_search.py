@@ -24,7 +24,7 @@ from tilewright.device import Device, for_architecture
 from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Config, Param, Rule
 from tilewright.problem import Problem
-from tilewright.search import space
+from tilewright.search import ranking, space
 from tilewright.search import strategies as search
 from tilewright.search.correction import COMMON, NOISE, OWN, Correction, coordinates
 from tilewright.search.experience import Bias, Experience, Lesson
@@ -40,7 +40,7 @@ PARAMS = (Param("size", SIZES, "a size"), Param("kind", (0, 1, 2), "a choice", (
 @cache
 def ranked() -> list[tuple[Config, float]]:
     """The model's order of a layer: it takes seconds, and tests only read it."""
-    return search.rank(LAYER, DEVICE, Direct(), 400)
+    return ranking.rank(LAYER, DEVICE, Direct(), 400)
 
 
 def point(size: int, kind: int = 0) -> Config:
@@ -179,8 +179,8 @@ def test_a_search_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None
             super().__init__(*given)
             spaces.append(weakref.ref(self))
 
-    monkeypatch.setattr(search, "Space", Noted)
-    assert search.rank(LAYER, DEVICE, Direct(), 10)
+    monkeypatch.setattr(ranking, "Space", Noted)
+    assert ranking.rank(LAYER, DEVICE, Direct(), 10)
     assert len(spaces) == 1 and spaces[0]() is None
 
 
@@ -280,7 +280,7 @@ def test_after_failures_only_the_search_goes_elsewhere() -> None:
         strategy.tell(outcome(config, None, LAYER))
     (found,) = strategy.propose(1)
     assert found != order[8]
-    params = search.ModelRanking(Space(Direct(), LAYER, DEVICE), random.Random(0), order).space.params
+    params = ranking.ModelRanking(Space(Direct(), LAYER, DEVICE), random.Random(0), order).space.params
     places = coordinates(params, [found, order[8], *order[:8]])
     apart = [abs(places[2:] - place).sum(axis=1).min() for place in places[:2]]
     assert apart[0] > apart[1]
@@ -333,17 +333,17 @@ def test_the_best_of_each_kind_is_climbed_from(
         steps = config["i"] + config["j"] + config["k"]
         return SimpleNamespace(total_us=285.0 - 3.0 * steps if config["kind"] else 17.0 + 0.05 * steps)
 
-    monkeypatch.setattr(search.model, "estimate", estimate)
+    monkeypatch.setattr(ranking.model, "estimate", estimate)
     for seed in range(3):
         rng, known = random.Random(seed), Experience()
-        looked = search.ModelRanking(Space(TwoKinds(), PROBLEM, DEVICE, pins), rng, None, known)
+        looked = ranking.ModelRanking(Space(TwoKinds(), PROBLEM, DEVICE, pins), rng, None, known)
         looked.deepen()
         assert looked.order()[0]["kind"] == 1, "15 at best; of the other kind 17"
 
 
 def test_a_foretaste_is_of_what_was_looked_at_for_the_promise() -> None:
     strategy = search.make("model", Direct(), LAYER, DEVICE)
-    looked = search.ModelRanking(Space(Direct(), LAYER, DEVICE), random.Random(0))
+    looked = ranking.ModelRanking(Space(Direct(), LAYER, DEVICE), random.Random(0))
     looked.glance()
     found = strategy.foretaste(8)
     assert len(set(found)) == 8 and set(found) <= set(looked.seen) and strategy.gain() > 0.0

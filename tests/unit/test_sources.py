@@ -18,7 +18,7 @@ from every_family import taken
 from test_imports import _imports
 
 import tilewright
-from tilewright.device import Device, Kind, for_architecture
+from tilewright.device import Device, DeviceType, for_architecture
 from tilewright.errors import DeviceError
 from tilewright.kernels import FAMILIES, source
 from tilewright.kernels.blueprint import Blueprint, Buffer
@@ -36,7 +36,9 @@ from tilewright.store.record_json import from_json, to_json
 from tilewright.store.sources import RUN, RUN_ON, Sources
 
 H100 = for_architecture("sm_90")
-CPU = replace(H100, backend="opencl", kind=Kind.CPU, units=4, lanes=16, arch="x86_64-v16", max_cluster=1)
+CPU = replace(
+    H100, backend="opencl", type=DeviceType.CPU, units=4, lanes=16, arch="x86_64-v16", max_cluster=1
+)
 HOME = Path(tilewright.__file__).parent
 LAYER = Problem.parse("n1c64h14w14k64r3s3p1-f32")
 ALL = {family.name for family in FAMILIES}

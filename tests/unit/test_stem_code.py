@@ -16,7 +16,7 @@ from tilewright.kernels.stem import work
 from tilewright.kernels.stem.tile import crowd, runs_of, tiling_of
 from tilewright.problem import Problem
 from tilewright.search.model import H100 as MODEL
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 H100 = for_architecture("sm_90")
 KIND = family("stem")

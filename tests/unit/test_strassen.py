@@ -14,7 +14,7 @@ from tilewright.kernels import FAMILIES, PLAIN, family, pick
 from tilewright.kernels.source import kernel_files
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 H100 = for_architecture("sm_90")
 CUBE = "n1c{0}h64w{1}k{0}r1s1-f32"

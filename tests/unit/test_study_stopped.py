@@ -47,7 +47,7 @@ STUDY = Study(
     ),
 )  # fmt: skip
 
-PART = {"title": "steps", "kind": "ladder", "note": "", "columns": []}  # all of a part but its rows
+PART = {"title": "steps", "chart": "ladder", "note": "", "columns": []}  # all of a part but its rows
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -174,6 +174,14 @@ def test_parts_of_older_files_are_whole(file: Path) -> None:
     for part, written in zip(found.parts, json.loads(file.read_text())["parts"], strict=True):
         if "date" not in written:
             assert (part.left, part.date, part.commit) == ((), found.date, found.commit)
+
+
+def test_a_chart_was_once_called_a_kind(tmp_path: Path) -> None:
+    written = json.loads(SAMPLE.read_text())
+    for part in written["parts"]:
+        part["kind"] = part.pop("chart")
+    (file := tmp_path / "older.json").write_text(json.dumps(written))
+    assert load(file) == load(SAMPLE)
 
 
 def test_a_study_of_several_days_says_so() -> None:

@@ -15,7 +15,7 @@ from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.kernels.toeplitz.tile import slope, steps, tiling_of, window
 from tilewright.problem import Problem
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 H100 = for_architecture("sm_90")
 KIND = family("toeplitz")

@@ -13,7 +13,7 @@ import pytest
 from tuning_fakes import GOOD, PROBLEM, FakeAhead, FakeWorker, MemoryStore, Row, RowStrategy, row, time_us
 
 from tilewright import kernels
-from tilewright.device import Device, Kind, for_architecture
+from tilewright.device import Device, DeviceType, for_architecture
 from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreError
 from tilewright.kernels.family import Config, Family, Rule
 from tilewright.problem import Problem
@@ -150,7 +150,7 @@ def test_a_cpu_whose_references_use_up_the_budget_tries_what_promises_most(
             self.late.cancel()
 
     monkeypatch.setattr(tuner, "CompileAhead", FirstIsLate)
-    monkeypatch.setattr(worker, "device", replace(FakeWorker.device, kind=Kind.CPU))
+    monkeypatch.setattr(worker, "device", replace(FakeWorker.device, type=DeviceType.CPU))
     takes(worker, monkeypatch, prepare=60.0, run=0.5)
     threading.Timer(0.3, lambda: FirstIsLate.late.set_result(Compiled(None, "", 0.3))).start()
     assert Config.parse(go("1s").records[0].config)["i"] == 0
@@ -180,7 +180,7 @@ def test_a_cpu_without_anything_right_tries_what_had_no_time_to_compile(
                 future.cancel()
 
     monkeypatch.setattr(tuner, "CompileAhead", OthersNeverEnd)
-    monkeypatch.setattr(worker, "device", replace(FakeWorker.device, kind=Kind.CPU))
+    monkeypatch.setattr(worker, "device", replace(FakeWorker.device, type=DeviceType.CPU))
     monkeypatch.setattr(worker, "outcomes", {0: "correctness"})
     monkeypatch.setattr(tuner, "cores", lambda: 2)
     takes(worker, monkeypatch, prepare=60.0, run=0.5)
@@ -188,9 +188,9 @@ def test_a_cpu_without_anything_right_tries_what_had_no_time_to_compile(
     assert [str(record.outcome) for record in result.records] == [outcome, "correct"] and result.best
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("type_", list(DeviceType))
 def test_a_first_trial_is_waited_for_however_long_it_compiles(
-    kind: Kind, monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]
+    type_: DeviceType, monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]
 ) -> None:
     """Also where an earlier search has found something right. A third of the budget is for the others."""
     clock, now = [0.0], time.monotonic
@@ -219,12 +219,12 @@ def test_a_first_trial_is_waited_for_however_long_it_compiles(
                 future.cancel()
 
     monkeypatch.setattr(tuner, "CompileAhead", SlowAhead)
-    monkeypatch.setattr(worker, "device", replace(FakeWorker.device, kind=kind))
+    monkeypatch.setattr(worker, "device", replace(FakeWorker.device, type=type_))
     store = MemoryStore()
     for known in (0, 1):
         result = go("0.6s", store=store)
         assert (result.resumed, len(result.records), result.stopped) == (known, 1, "the time was used up")
-        assert result.best and (kind == Kind.CPU or 60.2 <= result.searched_s < 60.9)
+        assert result.best and (type_ == DeviceType.CPU or 60.2 <= result.searched_s < 60.9)
 
 
 def test_the_budget_counts_the_full_check(monkeypatch: pytest.MonkeyPatch, worker: type[FakeWorker]) -> None:
@@ -481,7 +481,7 @@ def test_a_cpu_goes_on_compiling_until_something_is_right(
 
     monkeypatch.setattr(tuner, "CompileAhead", Staggered)
     monkeypatch.setattr(tuner, "cores", lambda: 2)
-    monkeypatch.setattr(worker, "device", replace(FakeWorker.device, kind=Kind.CPU))
+    monkeypatch.setattr(worker, "device", replace(FakeWorker.device, type=DeviceType.CPU))
     worker.outcomes = {i: "correctness" for i in range(6)}
     takes(worker, monkeypatch, run=0.5)
     result = go("1s")
@@ -557,10 +557,10 @@ def test_a_gpu_tries_what_has_compiled_and_a_cpu_what_is_alone(
     monkeypatch.setattr(tuner, "CompileAhead", FirstIsSlow)
     go("600s")
     assert worker.runs[0] != 0 and 0 in worker.runs and len(worker.runs) == 99
-    for kind, budget in ((Kind.CPU, "600s"), (Kind.GPU, "100trials")):
+    for type_, budget in ((DeviceType.CPU, "600s"), (DeviceType.GPU, "100trials")):
         worker.runs.clear()
         FirstIsSlow.late = None
-        monkeypatch.setattr(worker, "device", replace(FakeWorker.device, kind=kind))
+        monkeypatch.setattr(worker, "device", replace(FakeWorker.device, type=type_))
         go(budget)
         assert worker.runs[:3] == [0, 1, 2] and len(worker.runs) == 99
 

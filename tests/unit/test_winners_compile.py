@@ -30,7 +30,7 @@ from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem, shapes
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
@@ -73,7 +73,7 @@ def like(problem: Problem, config: Config) -> Hashable:
     params = family(config.family).params(problem, for_architecture(HOME))
     named = tuple((one.name, config[one.name]) for one in params if one.names)
     more = tuple((name, config.values.get(name, 1) > 1) for name in SHARES + WIDTHS)
-    layer = problem.kind, problem.layout_in, problem.layout_out, problem.epilogue.pool is not None
+    layer = problem.precision, problem.layout_in, problem.layout_out, problem.epilogue.pool is not None
     return config.family, layer, named, more
 
 
@@ -97,7 +97,7 @@ def turns(winners: list[tuple[str, str]]) -> list[tuple[str, str, int]]:
     seen: dict[tuple[str, str], Iterator[int]] = {}
     found = []
     for text, chosen in winners:
-        kind = chosen.partition(":")[0], Problem.parse(text).kind
+        kind = chosen.partition(":")[0], Problem.parse(text).precision
         found.append((text, chosen, next(seen.setdefault(kind, count()))))
     return found
 
@@ -125,7 +125,7 @@ def test_what_is_compiled_stands_for_all() -> None:
         assert all(any(name in Config.parse(chosen).values for _, chosen in winners) for name in names)
 
     def kinds(some: list[tuple[str, str]]) -> set[tuple[str, str]]:
-        return {(chosen.partition(":")[0], Problem.parse(text).kind) for text, chosen in some}
+        return {(chosen.partition(":")[0], Problem.parse(text).precision) for text, chosen in some}
 
     assert kinds(kept) == kinds(winners)
 

@@ -377,7 +377,7 @@ def test_a_child_that_only_compiles_makes_way_for_one_that_measures() -> None:
     here = os.getpriority(os.PRIO_PROCESS, 0)
     for job, wanted in ((Job(PROBLEM, "numpy"), here), (Job(PROBLEM, "cuda", facts=facts), max(here, 10))):
         with Worker(job) as worker:
-            assert worker.device.backend == job.kind and worker._channel
+            assert worker.device.backend == job.backend and worker._channel
             assert os.getpriority(os.PRIO_PROCESS, worker._channel._child.pid) == wanted
 
 

@@ -25,7 +25,7 @@ from tilewright.runtime.base import Runtime
 
 ACTIVATIONS_TAKEN = ", ".join(one.taken for word, one in ACTIVATIONS.items() if word)
 POOLS_TAKEN = 'a Pool, or its word: "maxpool2", "maxpool3u2p1" (window 3, stride 2, pad 1), "avgpool7"'
-_WORDS = (*filter(None, ACTIVATIONS), *SHORT, *(f"{kind}pool" for kind in POOLS))
+_WORDS = (*filter(None, ACTIVATIONS), *SHORT, *(f"{mode}pool" for mode in POOLS))
 PADDINGS = 'an integer, (height, width), (top, bottom, left, right), "same" or "valid"'
 
 Pad = tuple[int, int, int, int]
@@ -215,14 +215,14 @@ def runtime_for(x: ArrayView, device: object) -> Runtime:
         ArrayError: the array cannot be used on the chosen device.
         DeviceError: there is no such device.
     """
-    kind, index = parse_selector(device)
+    backend, index = parse_selector(device)
     if x.device == "cpu":
-        if kind == "cuda":
-            open_runtime(kind, index)  # is there one to move it to?
+        if backend == "cuda":
+            open_runtime(backend, index)  # is there one to move it to?
             hint = f"torch.from_numpy({x.name}).cuda()" if x.library == "numpy" else f"{x.name}.cuda()"
             raise ArrayError(f"{x.name}: is on cpu, but device={device!r}; move it there first: {hint}")
-        return open_runtime(kind or "cpu", index)
-    if kind not in (None, "cuda") or (":" in str(device) and index != x.index):
+        return open_runtime(backend or "cpu", index)
+    if backend not in (None, "cuda") or (":" in str(device) and index != x.index):
         raise ArrayError(
             f"{x.name}: is on {x.device}, but device={device!r}; leave device out, or move the array"
         )

@@ -42,11 +42,11 @@ def look(name: str, array: Array) -> ArrayView:
 
 def _look_for(array: Array) -> Callable[[str, Array], ArrayView] | None:
     """Return what looks at arrays of its library; None: it is none that we know."""
-    for library, kind in _LIBRARIES:
+    for library, class_name in _LIBRARIES:
         module = sys.modules.get(library)
-        if module is not None and isinstance(array, getattr(module, kind, ())):
+        if module is not None and isinstance(array, getattr(module, class_name, ())):
             looks = {"numpy": _numpy, "torch": _torch, "cupy": _cupy}[library]
-            if issubclass(type(array), getattr(module, kind)) and len(_looks) < _MOST_TYPES:  # no proxy
+            if issubclass(type(array), getattr(module, class_name)) and len(_looks) < _MOST_TYPES:  # no proxy
                 _looks[type(array)] = looks
             return looks
     return None

@@ -161,7 +161,7 @@ class Bench:
     def document(self, rows: Sequence[BenchRow], budget: str = "", before: str = "") -> dict[str, Any]:
         """Return the results file of rows (see ``report.results``), some of them of commits ``before``."""
         device, problems = self.runtime.device, [Problem.parse(row.problem) for row in rows]
-        peaks = {problem.kind: peak_tflops(device, problem.kind) for problem in problems}
+        peaks = {problem.precision: peak_tflops(device, problem.precision) for problem in problems}
         floors = [floor_us(problem, device) for problem in problems]  # the rates may have risen since
         return {
             "device": {**device_of(self.runtime), "peak_tflops": peaks},

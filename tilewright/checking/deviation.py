@@ -66,12 +66,12 @@ class Deviation:
             return f"{count(self.lost, 'element')} not finite or not written"
         if problem.is_integer:
             return f"{self.differing} of {self.size} sums of whole numbers differ" if self.differing else ""
-        most_rms, most_of_one = _LIMITS[problem.kind]
+        most_rms, most_of_one = _LIMITS[problem.precision]
         size = _size(problem)
         rms, most = math.sqrt(self.squares / self.size) / size, self.most / size
         if rms > most_rms or most > most_of_one:
             what = f"error {rms:.1e} rms, {most:.1e} at most, of an output's size"
-            return f"{what}; {problem.kind} stays below {most_rms:.0e}, {most_of_one:.0e}"
+            return f"{what}; {problem.precision} stays below {most_rms:.0e}, {most_of_one:.0e}"
         return ""
 
 

@@ -69,7 +69,7 @@ def _largest(problem: Problem) -> int:
     """
     e, terms = problem.epilogue, problem.cg * problem.r * problem.s
     factors = [abs(e.alpha)] + [abs(e.beta)] * e.add + [1.0] * e.bias
-    window = e.pool.size**2 if e.pool and e.pool.kind == "avg" else 1
+    window = e.pool.size**2 if e.pool and e.pool.mode == "avg" else 1
     room = _EXACT_SUMS[problem.dtype]
     for most in range(_MOST, 0, -1):
         total = abs(e.alpha) * terms * most**2 + (abs(e.beta) + e.bias) * most

@@ -201,7 +201,7 @@ def _work(session: TuningSession, peers: tuple[Peer, ...], no_tune: bool) -> Ben
         runtime=runtime,
         peers=peers,
         store=session.store,
-        tune=None if no_tune else session.seconds,
+        tune=None if no_tune else session.tune_s,
         deterministic=session.wanted.deterministic,
         families=session.wanted.families,
         seed=session.wanted.seed,

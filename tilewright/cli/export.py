@@ -91,8 +91,8 @@ def _clear(folder: Path) -> None:
     with suppress(OSError, ValueError, KeyError, TypeError):
         about = json.loads((folder / "layer.json").read_text())
         for program in about["programs"] if about["format"] == FORMAT else ():
-            for kind in ("cu", "cubin", "cl"):
-                (folder / f"{Path(program['name']).name}.{kind}").unlink(missing_ok=True)
+            for suffix in ("cu", "cubin", "cl"):
+                (folder / f"{Path(program['name']).name}.{suffix}").unlink(missing_ok=True)
 
 
 def _for_device(problem: Problem, device: str | None, given: options.Given, deterministic: bool) -> Bundle:

@@ -54,19 +54,19 @@ def model_report(
     found = options.layers(layers or list(SUITES), dtype, layout)
     name = options.strategy(strategy)
     outputs.check({"--save": save, "--json": json_file}, [*(layers or ()), *([records] if records else ())])
-    facts, known = _known(found, device, records)
+    recorded, known = _known(found, device, records)
     if save:
         from tilewright.search import trials_file
 
-        trials_file.write(save, facts, known)
+        trials_file.write(save, recorded, known)
         wrote(save)
     with ProgressBar(len(found), "replaying") as progress:
-        tried = ((layer.name, _replay(layer, facts, known, name, seed, progress)) for layer in found)
+        tried = ((layer.name, _replay(layer, recorded, known, name, seed, progress)) for layer in found)
         replays = [(layer, one) for layer, one in tried if one]
     if not replays:
         raise StoreError(
-            f"model-report: none of these layers has two correct configs recorded on {facts.name}; "
-            f"{_recorded(known if records else _all_known(facts))}tune some first, with a larger budget"
+            f"model-report: none of these layers has two correct configs recorded on {recorded.name}; "
+            f"{_recorded(known if records else _all_known(recorded))}tune some first, with a larger budget"
         )
     from tilewright.search.replay import COUNTS, mean_shares
 
@@ -76,7 +76,7 @@ def model_report(
     body = [_cells(layer, one) for layer, one in replays]
     body.append(("geometric mean", "", "", *(f"{means[trials]:.1%}" for trials in COUNTS)))
     document = {
-        "device": facts.name,
+        "device": recorded.name,
         "strategy": name,
         "seed": seed,
         "left_out": left_out,
@@ -84,7 +84,7 @@ def model_report(
         "rows": [{"name": layer, **asdict(one)} for layer, one in replays],
     }
     told = f"{count(left_out, 'layer')} left out: fewer than two correct configs recorded"
-    title = f"{facts.name}: share of the best recorded speed, by measurements, strategy {name}"
+    title = f"{recorded.name}: share of the best recorded speed, by measurements, strategy {name}"
     emit(Table(title, head, tuple(body), (told,) if left_out else ()), document, json_file)
 
 
@@ -96,8 +96,8 @@ def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[D
         return trials_file.read(file)
     runtime, store = opened.open_device(device), opened.store(remembers=False)
     opened.needs_kernels(runtime, "model-report")
-    facts = runtime.device
-    return facts, [record for layer in found for record in store.records(layer.problem, facts.key)]
+    recorded = runtime.device
+    return recorded, [record for layer in found for record in store.records(layer.problem, recorded.key)]
 
 
 def _all_known(device: Device) -> list[Record]:
@@ -106,12 +106,10 @@ def _all_known(device: Device) -> list[Record]:
 
 
 def _recorded(known: list[Record]) -> str:
-    """Say of which kinds and layouts there are trials."""
+    """Say of which precisions and layouts there are trials."""
     problems = [Problem.parse(text) for text in {record.problem for record in known}]
-    kinds = sorted({f"{one.kind} in {one.layout_in}" for one in problems})
-    return (
-        f"there are trials of {', '.join(kinds)}: choose one with --dtype and --layout, or " if kinds else ""
-    )
+    found = ", ".join(sorted({f"{one.precision} in {one.layout_in}" for one in problems}))
+    return f"there are trials of {found}: choose one with --dtype and --layout, or " if found else ""
 
 
 def _replay(

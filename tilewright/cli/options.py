@@ -12,7 +12,7 @@ import typer
 
 from tilewright.errors import ProblemError, TilewrightError
 from tilewright.kernels.config import Config
-from tilewright.problem import LAYOUTS, NAMES, Problem, shapes
+from tilewright.problem import LAYOUTS, PRECISIONS, Problem, shapes
 from tilewright.tuning.budget import Budget
 
 Problems = Annotated[
@@ -54,7 +54,7 @@ Arch = Annotated[
         help="In place of --device: a GPU of this architecture, sm_75, sm_80, sm_90 or sm_120; needs no GPU.",
     ),
 ]
-_DTYPES = ", ".join(NAMES).replace("q8", "q8 (-i8+requant)")
+_DTYPES = ", ".join(PRECISIONS).replace("q8", "q8 (-i8+requant)")
 Dtype = Annotated[
     str | None,
     typer.Option("--dtype", metavar="TYPE", help=f"Use this dtype in place of the layers' own: {_DTYPES}."),

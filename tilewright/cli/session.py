@@ -120,8 +120,8 @@ class TuningSession:
         us = time_text(best.measurement.cold_us)
         return f"{said}; the layer's winner is another search's: {best.family}, {us} us"
 
-    def seconds(self, problem: Problem) -> float:
-        """Have a winner in the store; return how long that took."""
+    def tune_s(self, problem: Problem) -> float:
+        """Have a winner in the store; return the seconds that it took."""
         return self.winner(problem, str(problem)).seconds
 
     def _tell(self, event: Event, name: str) -> None:

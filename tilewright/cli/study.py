@@ -170,7 +170,7 @@ def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -
     if files["--html"] is not None:
         texts["--html"] = html(result.title, [of_document(result.name, document)])
     outputs.write_all(files, texts)
-    if (plot := files["--plot"]) is not None and any(part.kind in LADDERS for part in result.parts):
+    if (plot := files["--plot"]) is not None and any(part.chart in LADDERS for part in result.parts):
         draw_study(result, plot)
     elif plot is not None:
         remark("no plot: no part that has a ladder is done")

@@ -57,8 +57,9 @@ def tune(
 
     def report() -> None:
         if rows:
-            limit = str(wanted.budget or "")
-            document = {"device": runtime.device.name, "budget": limit, "seed": seed, "rows": rows}
+            document = {
+                "device": runtime.device.name, "budget": str(wanted.budget or ""), "seed": seed, "rows": rows,
+            }  # fmt: skip
             emit(_table(rows), document, json_file)
         if len(rows) < len(found):
             remark(stopping.LAYERS.format(done=len(rows), all=count(len(found), "layer")) + stopping.AGAIN)

@@ -3,7 +3,7 @@
 from tilewright.device.device import (
     BACKENDS,
     Device,
-    Kind,
+    DeviceType,
     Rates,
     chip,
     for_architecture,
@@ -12,5 +12,5 @@ from tilewright.device.device import (
 )
 
 __all__ = [
-    "BACKENDS", "Device", "Kind", "Rates", "chip", "for_architecture", "parse_selector", "read_key",
+    "BACKENDS", "Device", "DeviceType", "Rates", "chip", "for_architecture", "parse_selector", "read_key",
 ]  # fmt: skip

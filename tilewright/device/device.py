@@ -43,7 +43,7 @@ class Rates:
     source: str = "datasheet"
 
 
-class Kind(StrEnum):
+class DeviceType(StrEnum):
     """What a device is, whatever its backend."""
 
     GPU = "gpu"
@@ -60,7 +60,7 @@ class Device:
     Attributes:
         name: the vendor's name of it.
         backend: "cuda", "opencl" or "numpy".
-        kind: whether lanes are threads of a warp, or elements of a CPU's vectors.
+        type: whether lanes are threads of a warp, or elements of a CPU's vectors.
         index: number of the device within its backend.
         arch: "sm_90" for CUDA; the OpenCL C target otherwise.
         units: multiprocessors, or CPU cores.
@@ -84,7 +84,7 @@ class Device:
 
     name: str
     backend: str
-    kind: Kind
+    type: DeviceType
     index: int
     arch: str
     units: int
@@ -112,15 +112,15 @@ class Device:
             KeyError: there are no "rates", or no "lanes".
             TypeError: a field is missing or unknown.
         """
-        kind = Kind(facts["kind"]) if "kind" in facts else _usual(facts["lanes"])
-        return cls(**{**facts, "kind": kind, "rates": Rates(**facts["rates"])})
+        known = DeviceType(facts["type"]) if "type" in facts else _usual(facts["lanes"])
+        return cls(**{**facts, "type": known, "rates": Rates(**facts["rates"])})
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Plain values, as files have them: its kind only where that is not what lanes make one expect."""
+        """Plain values, as files have them: its type only where that is not what lanes make one expect."""
         found = asdict(self)
-        if self.kind is _usual(self.lanes):
-            del found["kind"]
+        if self.type is _usual(self.lanes):
+            del found["type"]
         return found
 
     @property
@@ -136,7 +136,7 @@ class Device:
     @property
     def is_gpu(self) -> bool:
         """Whether lanes are threads of a warp; else they are elements of a CPU's vectors."""
-        return self.kind is Kind.GPU
+        return self.type is DeviceType.GPU
 
     @property
     def is_cuda(self) -> bool:
@@ -164,9 +164,9 @@ class Device:
         return capability(self.arch) if self.is_cuda else 0
 
 
-def _usual(lanes: int) -> Kind:
-    """The kind of a device with so many lanes, of which nothing else is said."""
-    return Kind.GPU if lanes == WARP else Kind.CPU
+def _usual(lanes: int) -> DeviceType:
+    """The type of a device with so many lanes, of which nothing else is said."""
+    return DeviceType.GPU if lanes == WARP else DeviceType.CPU
 
 
 class DeviceKey(NamedTuple):
@@ -204,7 +204,7 @@ def for_architecture(arch: str) -> Device:
         raise DeviceError(f"architecture {arch!r}: known are {', '.join(ARCHITECTURES)}")
     gpu, number = ARCHITECTURES[arch], capability(arch)
     return Device(
-        name=gpu.name, backend="cuda", kind=Kind.GPU, index=0, arch=arch, units=gpu.units,
+        name=gpu.name, backend="cuda", type=DeviceType.GPU, index=0, arch=arch, units=gpu.units,
         lanes=WARP, max_threads=MAX_THREADS, regs_per_thread=REGS_PER_THREAD, regs_per_unit=REGS_PER_UNIT,
         threads_per_unit=gpu.threads_per_unit, blocks_per_unit=gpu.blocks_per_unit,
         shared_per_block=gpu.shared_per_block_kb * _KB, shared_per_unit=gpu.shared_per_unit_kb * _KB,
@@ -215,7 +215,7 @@ def for_architecture(arch: str) -> Device:
 
 
 def parse_selector(text: object) -> tuple[str | None, int]:
-    """Read ``cpu``, ``cuda``, ``cuda:1``, ``opencl:0`` or ``numpy`` into (kind, index).
+    """Read ``cpu``, ``cuda``, ``cuda:1``, ``opencl:0`` or ``numpy`` into what ``open_runtime`` takes.
 
     None is (None, 0), which leaves the choice to the runtime. A ``torch.device`` is taken by its text.
 

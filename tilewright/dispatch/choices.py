@@ -205,7 +205,7 @@ def ranked_for(
     problem: Problem, device: Device, usable: list[Family], deterministic: bool = False
 ) -> list[Config]:
     """Return the model's choices over all families on a device, which need not be here."""
-    from tilewright.search.strategies import rank
+    from tilewright.search.ranking import rank
 
     found = []
     for family in usable:

@@ -115,6 +115,6 @@ def _take_winner(found: CacheEntry, request: Request, runtime: Runtime, store: S
 
 def _instead(problem: Problem, config: Config) -> str:
     """Say what a kernel computes with, where that is another dtype or math than the problem's."""
-    if problem.kind in (*DTYPES, "q8") or not family(config.family).widens:
+    if problem.precision in (*DTYPES, "q8") or not family(config.family).widens:
         return ""
-    return f"{config.family} computes {problem.kind} in f32, without tensor cores"
+    return f"{config.family} computes {problem.precision} in f32, without tensor cores"

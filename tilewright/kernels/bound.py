@@ -113,7 +113,7 @@ def _steps(problem: Problem) -> int:
     """Count the roundings of the epilogue, one after the other."""
     e = problem.epilogue
     steps = int(e.alpha != 1.0) + 2 * e.add + e.bias + e.activation.steps
-    return steps + (e.pool.size**2 if e.pool and e.pool.kind == "avg" else 0)
+    return steps + (e.pool.size**2 if e.pool and e.pool.mode == "avg" else 0)
 
 
 def _steepest(problem: Problem) -> float:

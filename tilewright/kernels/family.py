@@ -31,12 +31,12 @@ from tilewright.kernels.work import Work
 from tilewright.problem import Problem
 
 __all__ = [
-    "CONSTANT", "EXTRAS", "MOST_PIXELS", "NO_KERNELS", "UNUSED_BYTES", "ZERO", "Blueprint", "Buffer",
+    "CONSTANT", "EXTRAS", "MOST_LAYER_PIXELS", "NO_KERNELS", "UNUSED_BYTES", "ZERO", "Blueprint", "Buffer",
     "Config", "Family", "Launch", "Param", "Rule", "Values", "too_many",
 ]  # fmt: skip
 
 Values = dict[str, int]  # parameters of a config, by name
-MOST_PIXELS = 1 << 30
+MOST_LAYER_PIXELS = 1 << 30  # whose numbers, plus one tile, are below 2^31
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Rule:
 def too_many(problem: Problem) -> str | None:
     """Refuse a layer whose pixel index, plus one tile, overflows 32 bits."""
     pixels = problem.n * max(problem.h * problem.w, problem.p * problem.q)
-    return f"it has more than {MOST_PIXELS:,} pixels" if pixels > MOST_PIXELS else None
+    return f"it has more than {MOST_LAYER_PIXELS:,} pixels" if pixels > MOST_LAYER_PIXELS else None
 
 
 class Family(ABC):

@@ -82,7 +82,7 @@ def outdone(runtime: Runtime, problem: Problem, us: float, multiplies: float = 1
     """
     device, least = runtime.device, floor(problem, runtime.device)
     took_us = us - least.empty_us
-    by_datasheet = device.is_cuda and problem.kind != "f32"
+    by_datasheet = device.is_cuda and problem.precision != "f32"
     f32_more = 1.0 if by_datasheet else least.arithmetic_us * multiplies / max(took_us, 1e-9)
     read_more = least.memory_us / max(took_us, 1e-9)
     if device.rates.source != "calibrated" or took_us <= 0 or max(f32_more, read_more) <= 1.0:

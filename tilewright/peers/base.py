@@ -137,7 +137,7 @@ class Peer(ABC):
 
     Attributes:
         usual: whether it runs without being asked for by name.
-        dtypes: what it computes: of ``Problem.kind``, but that tf32 and accurate go with f32.
+        dtypes: what it computes: of ``Problem.precision``, but that tf32 and accurate go with f32.
     """
 
     name: str = ""
@@ -161,7 +161,7 @@ class Peer(ABC):
         if problem.n == 0:
             raise PeerError(f"{self.name}: the batch is empty, there is nothing to run")
         if problem.dtype not in self.dtypes:
-            raise PeerError(f"{self.name}: it computes {', '.join(self.dtypes)}, not {problem.kind}")
+            raise PeerError(f"{self.name}: it computes {', '.join(self.dtypes)}, not {problem.precision}")
         offer = self.offer(problem, inputs, setting)
         if not offer.contestants:
             raise PeerError(f"{self.name}: {offer.refusal}")

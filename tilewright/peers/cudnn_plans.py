@@ -138,15 +138,15 @@ def graph_of(cudnn: Any, problem: Problem, layout: str, way: Way, owner: Mapping
         owner: ``handle=…``, or ``device_property=…`` where there is no GPU.
     """
     p = problem
-    kind = {name: getattr(cudnn.data_type, theirs, None) for name, theirs in _TYPES.items()}
+    types = {name: getattr(cudnn.data_type, theirs, None) for name, theirs in _TYPES.items()}
     sums = getattr(cudnn.data_type, _SUMS.get(p.dtype, "FLOAT"))
     graph = cudnn.pygraph(
-        io_data_type=kind[p.stored], intermediate_data_type=sums, compute_data_type=sums, **owner
+        io_data_type=types[p.stored], intermediate_data_type=sums, compute_data_type=sums, **owner
     )
 
     def tensor(name: str, dtype: str, n: int, c: int, h: int, w: int) -> Any:
         dim, stride = [n, c, h, w], strides(layout, c, h, w)
-        return graph.tensor(name=name, dim=dim, stride=stride, uid=UIDS[name], data_type=kind[dtype])
+        return graph.tensor(name=name, dim=dim, stride=stride, uid=UIDS[name], data_type=types[dtype])
 
     top, bottom, left, right = p.pad
     y = graph.conv_fprop(
@@ -154,9 +154,9 @@ def graph_of(cudnn: Any, problem: Problem, layout: str, way: Way, owner: Mapping
         pre_padding=[top, left], post_padding=[bottom, right],
         stride=list(p.stride), dilation=list(p.dilation), compute_data_type=sums,
     )  # fmt: skip
-    y = _fused(graph, y, p, way, tensor, kind["f32"])
+    y = _fused(graph, y, p, way, tensor, types["f32"])
     y.set_output(True)
-    y.set_data_type(kind[p.dtype_out if REQUANT in way.steps else p.dtype_added])
+    y.set_data_type(types[p.dtype_out if REQUANT in way.steps else p.dtype_added])
     y.set_dim([p.n, p.k, p.p, p.q])
     y.set_stride(strides(layout, p.k, p.p, p.q))
     y.set_uid(UIDS["y"])
@@ -188,7 +188,7 @@ def strict_plans(
     Args:
         cudnn: the front end.
         make: makes the layer's graph anew.
-        key: what the notes of engines depend on: (kind of the problem, layout, text of the way).
+        key: what the notes of engines depend on: (precision of the problem, layout, text of the way).
 
     Returns:
         The plans, and why there are no others.

@@ -96,6 +96,6 @@ def _pool(e: Epilogue) -> Step:
     functional, pool = load("torch").nn.functional, e.pool
     if pool is None:
         return lambda y: y
-    if pool.kind == "max":
+    if pool.mode == "max":
         return lambda y: functional.max_pool2d(y, pool.size, pool.stride, pool.pad)
     return lambda y: functional.avg_pool2d(y, pool.size, pool.stride)

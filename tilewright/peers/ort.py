@@ -89,10 +89,10 @@ class _Graph:
         self.constants.append(self.numpy_helper.from_array(array, name))
         return name
 
-    def add(self, kind: str, *more: str, first: str = "", **attributes: Any) -> str:
+    def add(self, op: str, *more: str, first: str = "", **attributes: Any) -> str:
         """Add a node that reads the last result, or ``first``, and more; return its result's name."""
         made = f"v{len(self.nodes)}"
-        self.nodes.append(self.helper.make_node(kind, [first or self.last, *more], [made], **attributes))
+        self.nodes.append(self.helper.make_node(op, [first or self.last, *more], [made], **attributes))
         self.last = made
         return made
 
@@ -102,11 +102,11 @@ def _layer_model(problem: Problem, inputs: Inputs) -> bytes:
     graph, e = _Graph("x"), problem.epilogue
     top, bottom, left, right = problem.pad
     dtype = inputs.bias.dtype
-    kind = "ConvInteger" if problem.dtype == "i8" else "Conv"
-    with_bias = e.bias and e.alpha == 1.0 and kind == "Conv"
+    op = "ConvInteger" if problem.dtype == "i8" else "Conv"
+    with_bias = e.bias and e.alpha == 1.0 and op == "Conv"
     at_once = [graph.constant("b", inputs.bias)] if with_bias else []
     graph.add(
-        kind, graph.constant("w", inputs.w), *at_once,
+        op, graph.constant("w", inputs.w), *at_once,
         kernel_shape=[problem.r, problem.s], pads=[top, left, bottom, right], strides=list(problem.stride),
         dilations=list(problem.dilation), group=problem.groups,
     )  # fmt: skip
@@ -124,8 +124,8 @@ def _layer_model(problem: Problem, inputs: Inputs) -> bytes:
     shapes: dict[str, tuple[int, ...]] = {"x": (problem.n, problem.c, problem.h, problem.w)}
     shapes |= {"z": (problem.n, problem.k, problem.p, problem.q)} if e.add else {}
     shapes["y"] = (problem.n, problem.k, problem.y_p, problem.y_q)
-    kinds = {name: inputs.x.dtype if name == "x" else dtype for name in shapes}
-    return _model(graph.nodes, shapes, kinds, graph.constants)
+    dtypes = {name: inputs.x.dtype if name == "x" else dtype for name in shapes}
+    return _model(graph.nodes, shapes, dtypes, graph.constants)
 
 
 def _finish(graph: _Graph, problem: Problem, dtype: Any) -> None:
@@ -145,14 +145,14 @@ def _finish(graph: _Graph, problem: Problem, dtype: Any) -> None:
     elif e.act:
         raise unknown(e, "ONNX Runtime")
     if e.pool:
-        integers, kinds = problem.dtype == "i8", load("onnx").TensorProto
+        integers, tensor = problem.dtype == "i8", load("onnx").TensorProto
         if integers:  # there is no MaxPool of i32; f64 holds each of them
-            graph.add("Cast", to=kinds.DOUBLE)
-        kind = {"max": "MaxPool", "avg": "AveragePool"}[e.pool.kind]
+            graph.add("Cast", to=tensor.DOUBLE)
+        op = {"max": "MaxPool", "avg": "AveragePool"}[e.pool.mode]
         size, stride = [e.pool.size] * 2, [e.pool.stride] * 2
-        graph.add(kind, kernel_shape=size, strides=stride, pads=[e.pool.pad] * 4)
+        graph.add(op, kernel_shape=size, strides=stride, pads=[e.pool.pad] * 4)
         if integers:
-            graph.add("Cast", to=kinds.INT32)
+            graph.add("Cast", to=tensor.INT32)
 
 
 def _model(
@@ -160,8 +160,8 @@ def _model(
 ) -> bytes:
     """Serialise nodes that read every named array but y, which they write."""
     helper = load("onnx.helper")
-    kind = helper.np_dtype_to_tensor_dtype
-    *given, y = [helper.make_tensor_value_info(name, kind(dtypes[name]), shapes[name]) for name in shapes]
+    code = helper.np_dtype_to_tensor_dtype
+    *given, y = [helper.make_tensor_value_info(name, code(dtypes[name]), shapes[name]) for name in shapes]
     graph = helper.make_graph(nodes, "layer", given, [y], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)])
     model.ir_version = _IR

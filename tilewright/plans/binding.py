@@ -21,7 +21,7 @@ from tilewright.errors import ArrayError
 from tilewright.plans.plan import unlike
 from tilewright.problem import Problem
 
-MOST_KINDS = 64  # of arrays, that a layer remembers
+MOST_SIGNATURES = 64  # that a layer remembers
 _TURNED = "channels_last, as x is"
 
 
@@ -37,7 +37,7 @@ class Binding:
         self._problem, self._home = problem, home
         self._name = str(problem)  # for errors; worked out once, since calls are short
         self._operands = problem.operands
-        # Kinds of arrays that the layer takes, and whether its kernel has them as they are.
+        # By the signatures of calls that fit: whether the kernel has their arrays as they are.
         self._known: dict[tuple[object, ...], bool] = {}
 
     def filter(self, w: ArrayView) -> Array:
@@ -56,7 +56,8 @@ class Binding:
     ) -> tuple[Mapping[str, Array], Array]:
         """Return what the kernel reads and writes beside the filter; and the output as the caller gets it.
 
-        Arrays of kinds that the kernel has had as they are, are not looked at again: calls are short.
+        A call whose signature (layout, names and specs of its arrays) is known to fit is not looked at again:
+        calls are short.
 
         Args:
             x: the input.
@@ -69,8 +70,8 @@ class Binding:
                 output overlaps an input.
             OutOfMemory: there is no room for the output, or for the copy of an input on a CPU.
         """
-        kinds = (layout, *given, *[seen.spec for seen in given.values()])
-        known = self._known.get(kinds)
+        signature = (layout, *given, *[seen.spec for seen in given.values()])
+        known = self._known.get(signature)
         if known is None:
             self._fit(given)
         if "out" in given:
@@ -80,8 +81,8 @@ class Binding:
         arrays, result = self._looked_at(x, beside, layout)
         if known is None:
             same = [arrays[name] is given[name].array for name in arrays if name in given]
-            most = list(self._known.items())[:MOST_KINDS]
-            self._known = {**dict(most), kinds: all(same) and result is arrays["y"]}
+            most = list(self._known.items())[:MOST_SIGNATURES]
+            self._known = {**dict(most), signature: all(same) and result is arrays["y"]}
         return arrays, result
 
     def _fit(self, given: Mapping[str, ArrayView]) -> None:
@@ -101,7 +102,7 @@ class Binding:
             raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {self._home}, where the plan runs")
 
     def _as_they_are(self, x: ArrayView, beside: Mapping[str, ArrayView]) -> tuple[dict[str, Array], Array]:
-        """Bind arrays of kinds that were bound as they are before."""
+        """Bind arrays of a signature that was bound as it is before."""
         arrays = {name: seen.array for name, seen in beside.items()}
         y = arrays.pop("out") if "out" in arrays else empty(x, self._problem.y_shape, self._problem.dtype_out)
         return {"x": x.array, "y": y, **arrays}, y
@@ -109,7 +110,7 @@ class Binding:
     def _looked_at(
         self, x: ArrayView, beside: Mapping[str, ArrayView], layout: str
     ) -> tuple[dict[str, Array], Array]:
-        """Bind arrays of any kinds."""
+        """Bind arrays of any signature."""
         pr = self._problem
         source, seen_as_nchw = _input(pr, self._name, x, layout == "nchw")
         turned = seen_as_nchw and pr.layout_out == "nhwc"

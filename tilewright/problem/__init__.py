@@ -1,10 +1,10 @@
 """One convolution layer as a value (``problem.py``), and the one-line text that names it (``grammar.py``)."""
 
 from tilewright.problem.grammar import EXAMPLE, GRAMMAR
-from tilewright.problem.kinds import DTYPE_BYTES, DTYPES, LAYOUTS, MATHS, MAX_EXTENT, NAMES, STORED
+from tilewright.problem.precision import DTYPE_BYTES, DTYPES, LAYOUTS, MATHS, MAX_EXTENT, PRECISIONS, STORED
 from tilewright.problem.problem import Operand, Problem
 
 __all__ = [
-    "DTYPES", "DTYPE_BYTES", "EXAMPLE", "GRAMMAR", "LAYOUTS", "MATHS", "MAX_EXTENT", "NAMES", "STORED",
+    "DTYPES", "DTYPE_BYTES", "EXAMPLE", "GRAMMAR", "LAYOUTS", "MATHS", "MAX_EXTENT", "PRECISIONS", "STORED",
     "Operand", "Problem",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.errors import ProblemError, shown
 from tilewright.problem.epilogue import Epilogue
-from tilewright.problem.kinds import LAYOUTS, MATHS, MAX_EXTENT, NAMES
+from tilewright.problem.precision import LAYOUTS, MATHS, MAX_EXTENT, PRECISIONS
 
 if TYPE_CHECKING:
     from tilewright.problem import Problem
@@ -33,8 +33,8 @@ def check_sizes(p: Problem) -> None:
         values = getattr(p, name)
         good = isinstance(values, tuple) and len(values) == count
         if not good or not all(type(v) is int and low <= v <= MAX_EXTENT for v in values):
-            kind = "" if isinstance(values, tuple) else "a tuple of "
-            many = f"{kind}{count} integers from {low} to {MAX_EXTENT}"
+            a_row = "" if isinstance(values, tuple) else "a tuple of "
+            many = f"{a_row}{count} integers from {low} to {MAX_EXTENT}"
             raise ProblemError(f"{name}={shown(values)}: must be {many}")
     if p.c % p.groups or p.k % p.groups:
         raise ProblemError(f"groups={p.groups}: must divide c={p.c} and k={p.k}")
@@ -55,7 +55,7 @@ def check_names(p: Problem) -> None:
         ProblemError: names what is wrong, and what it must be.
     """
     for name, value, known in (
-        ("dtype", p.dtype, NAMES),
+        ("dtype", p.dtype, PRECISIONS),
         ("layout_in", p.layout_in, LAYOUTS),
         ("layout_out", p.layout_out, LAYOUTS),
         ("math", p.math, MATHS),

@@ -45,7 +45,7 @@ class Pool:
     that do not fill a window are dropped.
 
     Attributes:
-        kind: "max" or "avg".
+        mode: "max" or "avg".
         size: rows, and columns, of a window: from 1 to 64.
         stride: rows, and columns, from one window to the next: from 1 to 64.
         pad: of a max pool, rows and columns of padding on every side: at most half the size.
@@ -58,7 +58,7 @@ class Pool:
         'maxpool3u2p1'
     """
 
-    kind: str
+    mode: str
     size: int
     stride: int
     pad: int = 0
@@ -68,12 +68,12 @@ class Pool:
             object.__setattr__(self, name, with_ints(getattr(self, name)))
         must = f"must be a max or avg pool, size and stride from 1 to {MAX_POOL}"
         numbers = self.size, self.stride, self.pad
-        known = isinstance(self.kind, str) and self.kind in POOLS
+        known = isinstance(self.mode, str) and self.mode in POOLS
         if not known or not all(type(value) is int for value in numbers):
-            raise ProblemError(f"Pool({', '.join(map(shown, (self.kind, *numbers)))}): {must}")
+            raise ProblemError(f"Pool({', '.join(map(shown, (self.mode, *numbers)))}): {must}")
         if not (1 <= self.size <= MAX_POOL and 1 <= self.stride <= MAX_POOL and self.pad >= 0):
             raise ProblemError(f"{self}: {must}")
-        if self.pad and (self.kind != "max" or self.pad > self.size // 2):
+        if self.pad and (self.mode != "max" or self.pad > self.size // 2):
             raise ProblemError(f"{self}: only max pools can be padded, by at most half their size")
 
     def out(self, extent: int) -> int:
@@ -82,7 +82,7 @@ class Pool:
 
     def __str__(self) -> str:
         stride = f"u{self.stride}" if self.stride != self.size else ""
-        return f"{self.kind}pool{self.size}{stride}" + (f"p{self.pad}" if self.pad else "")
+        return f"{self.mode}pool{self.size}{stride}" + (f"p{self.pad}" if self.pad else "")
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Epilogue:
     @property
     def keeps_integers(self) -> bool:
         """Whether integers stay integers, as i8 layers require."""
-        mean = self.pool is not None and self.pool.kind == "avg"
+        mean = self.pool is not None and self.pool.mode == "avg"
         whole = self.activation.whole and not self.activation.numbers
         return self.alpha == 1.0 and self.beta in (0.0, 1.0) and whole and not mean
 
@@ -152,7 +152,7 @@ class Epilogue:
     def exact(self) -> bool:
         """Whether results on small integers are exact, so that answers can be compared bit by bit."""
         powers = all(math.frexp(f)[0] in (0.0, 0.5, -0.5) for f in (self.alpha, self.beta))
-        if self.pool is not None and self.pool.kind == "avg":  # a sum of what the activation gave
+        if self.pool is not None and self.pool.mode == "avg":  # a sum of what the activation gave
             integers = self.activation.whole and self.low.is_integer() and self.high.is_integer()
             return powers and integers and math.frexp(self.pool.size)[0] == 0.5
         return powers and self.activation.exact
@@ -179,7 +179,7 @@ class Epilogue:
             ALPHA=bits(self.alpha), SCALED=int(self.alpha != 1.0), BIAS=int(self.bias),
             BETA=bits(self.beta), ADD=int(self.add),
             ACT=list(ACTIVATIONS).index(self.act), ACT_LOW=bits(self.low), ACT_HIGH=bits(self.high),
-            POOL=0 if self.pool is None else 1 + POOLS.index(pool.kind), POOL_SIZE=pool.size,
+            POOL=0 if self.pool is None else 1 + POOLS.index(pool.mode), POOL_SIZE=pool.size,
             POOL_STRIDE=pool.stride, POOL_PAD=pool.pad,
         )  # fmt: skip
 

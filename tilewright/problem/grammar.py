@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.errors import ProblemError, count, shortened, shown
 from tilewright.problem.epilogue import WORDS, Epilogue
-from tilewright.problem.kinds import LAYOUTS, MATHS, MAX_EXTENT, NAMES
+from tilewright.problem.precision import LAYOUTS, MATHS, MAX_EXTENT, PRECISIONS
 
 if TYPE_CHECKING:
     from tilewright.problem import Problem
@@ -67,7 +67,7 @@ def write(p: Problem) -> str:
     text += "u" + _pair(p.stride) if p.stride != (1, 1) else ""
     text += "d" + _pair(p.dilation) if p.dilation != (1, 1) else ""
     text += f"g{p.groups}" if p.groups != 1 else ""
-    text += f"-{p.stored if p.requantised else p.kind}"
+    text += f"-{p.stored if p.requantised else p.precision}"
     if (p.layout_in, p.layout_out) != ("nchw", "nchw"):
         same = p.layout_in == p.layout_out
         text += f"-{p.layout_in}" if same else f"-{p.layout_in}2{p.layout_out}"
@@ -134,12 +134,12 @@ def _parse_names(text: str, names: list[str]) -> dict[str, object]:
         ends = name.split("2") if "2" in name else [name, name]
         if name in MATHS:
             new: dict[str, object] = {"math": name}
-        elif name in NAMES:
+        elif name in PRECISIONS:
             new = {"dtype": name}
         elif len(ends) == 2 and set(ends) <= set(LAYOUTS):
             new = {"layout_in": ends[0], "layout_out": ends[1]}
         else:
-            known = [*NAMES, *LAYOUTS, *map("2".join, permutations(LAYOUTS))]
+            known = [*PRECISIONS, *LAYOUTS, *map("2".join, permutations(LAYOUTS))]
             raise _bad(text, "-" + name, f"known: {', '.join(known)}")
         if set(new) & set(values):
             raise _bad(text, "-" + name, "given twice")

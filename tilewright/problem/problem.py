@@ -14,7 +14,7 @@ from tilewright.hashed import hashed_once
 from tilewright.problem.checks import SIZES, check_names, check_sizes
 from tilewright.problem.epilogue import NOTHING, Epilogue
 from tilewright.problem.grammar import read, write
-from tilewright.problem.kinds import DTYPE_BYTES, KINDS, MATHS, TIMED_AS
+from tilewright.problem.precision import ARRAY_DTYPES, DTYPE_BYTES, MATHS, TIMED_AS
 
 
 @dataclass(frozen=True)
@@ -133,17 +133,17 @@ class Problem:
     @property
     def stored(self) -> str:
         """Dtype in which x and w are stored."""
-        return KINDS[self.dtype].stored
+        return ARRAY_DTYPES[self.dtype].stored
 
     @property
     def dtype_added(self) -> str:
         """Dtype of bias and z."""
-        return KINDS[self.dtype].added
+        return ARRAY_DTYPES[self.dtype].added
 
     @property
     def dtype_out(self) -> str:
         """Dtype of y."""
-        return KINDS[self.dtype].out
+        return ARRAY_DTYPES[self.dtype].out
 
     @property
     def is_integer(self) -> bool:
@@ -156,19 +156,19 @@ class Problem:
         return self.dtype == "q8"
 
     @property
-    def kind(self) -> str:
-        """The dtype as NAMES has it; for tf32 and accurate, the math instead."""
+    def precision(self) -> str:
+        """The dtype as PRECISIONS has it; for tf32 and accurate, the math instead."""
         return self.dtype if self.math == "strict" else self.math
 
     @property
     def timed_as(self) -> str:
-        """The kind, or the one whose kernels take the same time, or nearly."""
-        return TIMED_AS.get(self.kind, self.kind)
+        """The precision, or the one whose kernels take the same time, or nearly."""
+        return TIMED_AS.get(self.precision, self.precision)
 
     @property
     def portable(self) -> Problem:
         """The same layer in a dtype of DTYPES that holds the same numbers, strict, not requantised."""
-        return replace(self, dtype=KINDS[self.dtype].portable, math="strict")
+        return replace(self, dtype=ARRAY_DTYPES[self.dtype].portable, math="strict")
 
     @property
     def cg(self) -> int:
@@ -252,7 +252,7 @@ class Problem:
         return sum(operand.nbytes for operand in self.operands.values())
 
     def with_dtype(self, name: str) -> Problem:
-        """Return the same layer in another dtype or math (a name of NAMES)."""
+        """Return the same layer in another dtype or math (a name of PRECISIONS)."""
         epilogue = Epilogue.parse(self.epilogue.text(self.dtype).split("+")[1:])
         return replace(self, dtype=name, math="strict", epilogue=epilogue)
 

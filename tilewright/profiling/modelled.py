@@ -56,8 +56,8 @@ def _limiter(
     work = family.work(problem, device, config)
     if name != "issue slots" or not isinstance(work, GpuWork):
         return text
-    kinds = {
+    instructions = {
         "multiply-adds": work.fma, "shared-memory loads": work.shared_loads,
         "global loads": work.global_loads, "staging": work.staging, "the epilogue": work.epilogue,
     }  # fmt: skip
-    return text + mix(name, kinds)
+    return text + mix(name, instructions)

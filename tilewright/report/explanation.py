@@ -58,7 +58,7 @@ def sections(subject: Subject) -> list[Section]:
         ("config", _config(subject)),
         ("launches", _launches(subject)),
         ("pool", _pool(subject)),
-        ("device", _limits(subject.device, subject.problem.kind)),
+        ("device", _limits(subject.device, subject.problem.precision)),
         ("model_sees", dict(subject.estimate.facts) if subject.estimate else {}),
         ("predicted_terms_us", _terms(subject.estimate)),
         ("predicted_against_measured", _measured(subject)),
@@ -142,13 +142,13 @@ def _pool(subject: Subject) -> dict[str, str | float | int]:
     return rows | {"other_config": "none is legal"}
 
 
-def _limits(device: Device, kind: str) -> dict[str, str | float | int]:
+def _limits(device: Device, precision: str) -> dict[str, str | float | int]:
     units, lanes = count(device.units, "unit"), count(device.lanes, "lane")
     return {
         "device": f"{device.name} ({device.arch}), {units} of {lanes}",
         "read_gbs": device.rates.read_gbs,
         "f32_tflops": device.rates.f32_tflops,
-        **({} if kind == "f32" else {f"{kind}_tflops": peak_tflops(device, kind)}),
+        **({} if precision == "f32" else {f"{precision}_tflops": peak_tflops(device, precision)}),
         "rates_from": device.rates.source,
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tilewright.studies.study import PartResult, Value
 
 Row = Mapping[str, Value]
-LADDERS = ("ladder", "sweep")  # kinds of parts that have one
+LADDERS = ("ladder", "sweep")  # the charts that show one
 
 
 def layers(part: PartResult) -> list[Value]:

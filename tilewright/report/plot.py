@@ -44,7 +44,7 @@ def save(path: Path, size: tuple[float, float], fill: Callable[[Any], None]) -> 
     Raises:
         OutputError: matplotlib is missing, or the file cannot be written.
     """
-    plt, kind = _pyplot(), path.suffix.lower().lstrip(".")
+    plt, suffix = _pyplot(), path.suffix.lower().lstrip(".")
     style = {
         "svg.fonttype": "none",
         "svg.hashsalt": "tilewright",
@@ -56,9 +56,9 @@ def save(path: Path, size: tuple[float, float], fill: Callable[[Any], None]) -> 
         figure, axes = plt.subplots(figsize=size)
         try:
             fill(axes)
-            dated = {"CreationDate": None} if kind == "pdf" else {"Date": None} if kind == "svg" else {}
+            dated = {"CreationDate": None} if suffix == "pdf" else {"Date": None} if suffix == "svg" else {}
             how = dict(transparent=True, bbox_inches="tight", dpi=150, metadata=dated)
-            figure.savefig(path, format=kind, **how)
+            figure.savefig(path, format=suffix, **how)
         except OSError as error:
             raise OutputError(f"plot {path}: {error.strerror or error}") from None
         finally:

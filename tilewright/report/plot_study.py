@@ -22,7 +22,7 @@ def draw_study(result: StudyResult, path: Path) -> None:
     Raises:
         OutputError: matplotlib is missing, no part of the study has a ladder, or the file cannot be written.
     """
-    ladders = [rungs(part, layer) for part in result.parts if part.kind in LADDERS for layer in layers(part)]
+    ladders = [rungs(part, layer) for part in result.parts if part.chart in LADDERS for layer in layers(part)]
     ladders = sorted(filter(None, ladders), key=lambda rows: not _published(rows))
     if not ladders:
         raise OutputError("plot: no part of the study has a ladder; nothing to draw")

@@ -13,8 +13,8 @@ from tilewright.kernels.tile import NONE, TWO_PASS
 from tilewright.problem import Problem
 from tilewright.record import Estimate, Record
 from tilewright.search.model import estimate
+from tilewright.search.ranking import rank
 from tilewright.search.space import usable
-from tilewright.search.strategies import rank
 
 LOOKED_AT = 2000  # configs of the model's order
 WAYS = ("fused: pooled where the sums are made", "two_pass: a second kernel pools what the first one stored")

@@ -64,7 +64,7 @@ class Results:
 def _named(row: BenchRow) -> BenchRow:
     problem = Problem.parse(row.problem)
     layouts = dict.fromkeys((problem.layout_in, problem.layout_out))
-    return replace(row, name=f"{row.name} {problem.kind} {'2'.join(layouts)}")
+    return replace(row, name=f"{row.name} {problem.precision} {'2'.join(layouts)}")
 
 
 def mean_of_those(values: list[float | None]) -> float | None:

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from typing import Any
 
-from tilewright.device import Device, Kind, Rates
+from tilewright.device import Device, DeviceType, Rates
 from tilewright.device.architectures import REGS_PER_THREAD, WARP, f32_lanes, max_cluster, tensor_macs
 from tilewright.errors import RunError
 
@@ -24,16 +24,16 @@ def facts(driver: Any, gpu: Any, index: int) -> Device:
     handle = check(driver.cuDeviceGet(index))
 
     def get(name: str) -> int:
-        kind = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-        return int(check(driver.cuDeviceGetAttribute(kind, handle)))
+        attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(check(driver.cuDeviceGetAttribute(attribute, handle)))
 
     number = 10 * get("COMPUTE_CAPABILITY_MAJOR") + get("COMPUTE_CAPABILITY_MINOR")
     # A clock of 0 where the driver does not tell it; the model divides by it.
     units, ghz = get("MULTIPROCESSOR_COUNT"), get("CLOCK_RATE") / 1e6 or 1.5
     read = 2 * get("MEMORY_CLOCK_RATE") * 1e3 * get("GLOBAL_MEMORY_BUS_WIDTH") / 8 / 1e9
     return Device(
-        name=str(gpu.name), backend="cuda", kind=Kind.GPU, index=index, arch=f"sm_{number}", units=units,
-        lanes=WARP, max_threads=get("MAX_THREADS_PER_BLOCK"), regs_per_thread=REGS_PER_THREAD,
+        name=str(gpu.name), backend="cuda", type=DeviceType.GPU, index=index, arch=f"sm_{number}",
+        units=units, lanes=WARP, max_threads=get("MAX_THREADS_PER_BLOCK"), regs_per_thread=REGS_PER_THREAD,
         regs_per_unit=get("MAX_REGISTERS_PER_MULTIPROCESSOR"),
         threads_per_unit=get("MAX_THREADS_PER_MULTIPROCESSOR"),
         blocks_per_unit=get("MAX_BLOCKS_PER_MULTIPROCESSOR"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.device import Device, Kind, Rates
+from tilewright.device import Device, DeviceType, Rates
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import CompileError, OutOfMemory, how_to_get
 from tilewright.kernels.blueprint import ZERO, Blueprint, Launch
@@ -36,7 +36,7 @@ class NumpyRuntime:
         self.compiler = f"numpy {np.__version__}"
         self.unified = True
         self.device = Device(
-            name=platform.processor() or platform.machine() or "host", backend="numpy", kind=Kind.CPU,
+            name=platform.processor() or platform.machine() or "host", backend="numpy", type=DeviceType.CPU,
             index=0, arch="numpy", units=1, lanes=1, max_threads=1, regs_per_thread=16, regs_per_unit=16,
             threads_per_unit=1, blocks_per_unit=1, shared_per_block=32768, shared_per_unit=32768,
             l2_bytes=32 << 20, clock_ghz=1.0, max_cluster=1, driver=self.compiler,

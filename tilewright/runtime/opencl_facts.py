@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tilewright.device import Device, Kind, Rates
+from tilewright.device import Device, DeviceType, Rates
 from tilewright.device.architectures import WARP
 
 _UNKNOWN_GHZ = 2.0  # a guess: what cores of servers run at when all are busy, or a little less
@@ -27,7 +27,7 @@ def facts(device: Any, index: int, cpu: bool) -> Device:
     peak = units * min(lanes, 8) * 4 * ghz / 1e3  # 16 multiply-adds a cycle, as most cores with AVX do
     most, shared = int(device.max_work_group_size), int(device.local_mem_size)
     return Device(
-        name=_name(device), backend="opencl", kind=Kind.CPU if cpu else Kind.GPU, index=index,
+        name=_name(device), backend="opencl", type=DeviceType.CPU if cpu else DeviceType.GPU, index=index,
         arch=_arch(device), units=units, lanes=lanes, max_threads=most, regs_per_thread=registers,
         regs_per_unit=registers if cpu else 65536,
         threads_per_unit=1 if cpu else 1024, blocks_per_unit=1 if cpu else 16,

@@ -91,7 +91,7 @@ class Experience:
 
 
 def _alike(one: Problem, other: Problem) -> bool:
-    """Whether the model errs alike on both kinds."""
+    """Whether the model errs alike on both layers."""
     return one.timed_as == other.timed_as
 
 

@@ -16,7 +16,7 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Record
-from tilewright.search import strategies as search
+from tilewright.search import strategies
 from tilewright.search.experience import shipped
 from tilewright.search.proposals import MakeStrategy, Proposals, batch_size
 from tilewright.search.space import space
@@ -99,7 +99,7 @@ def replay(
         searchers = {
             family.name: make(strategy, family, problem, device, seed)
             if make
-            else search.make(strategy, family, problem, device, seed, among, others)
+            else strategies.make(strategy, family, problem, device, seed, among, others)
             for family, among in zip(families, legal, strict=True)
         }
         proposals = Proposals(searchers, lambda config: True)

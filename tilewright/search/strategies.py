@@ -6,10 +6,9 @@ A strategy proposes batches and is told what became of them; it never sees a dev
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterator
 from itertools import islice
-from math import exp, inf
+from math import inf
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError
@@ -17,109 +16,15 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Record
-from tilewright.search import model
 from tilewright.search.correction import Correction
-from tilewright.search.experience import Bias, Experience, shipped
+from tilewright.search.experience import Experience
 from tilewright.search.proposals import Strategy
-from tilewright.search.space import Pins, Space
+from tilewright.search.ranking import Among, ModelRanking
+from tilewright.search.space import Space
 
-Among = Sequence[Config] | None
 STRATEGIES = ("model", "local", "random", "all")
-FIRST = 200  # configs that show what a family may reach
-SAMPLES = 800  # of a family that is worth trying; with these rounds 1,500 show no faster ones
-EACH = 50  # of them that are looked at for each config that is asked for
-CLIMBS = 2  # of the best of them whose neighbours are looked at, likewise
-BEAM = 8  # configs whose neighbours are looked at together
-ROUNDS = 10
-GLANCE = 4  # rounds, of so many configs, of the first look: few steps at a time go furthest
 POOL = 60  # configs of the model's order that are looked at for each one to choose
 FAILED = 2.0  # a config that failed counts as this many times slower than estimated
-
-
-class ModelRanking:
-    """Expected times of one space's configs, found by sampling and climbing from the best of the sample:
-    a few when it is asked what the family promises, the others when it is asked for configs.
-
-    The model estimates; ``experience``, what other layers showed of its errors, corrects.
-    """
-
-    def __init__(
-        self, space: Space, rng: random.Random, among: Among = None, experience: Experience | None = None
-    ) -> None:
-        self.space, self._among = space, among
-        # The outermost choice among things that have names, such as the ways to read the input.
-        self._kind = next((param.name for param in self.space.params if len(param.names) > 1), None)
-        self.seen: dict[Config, float] = {}
-        self._experience = experience
-        self._expanded: set[Config] = set()
-        self._rng, self._glanced = rng, among is not None
-        self._samples, self._climbs = (SAMPLES - FIRST, ROUNDS * BEAM) if among is None else (0, 0)  # left
-        self.add(among or ())
-
-    @cached_property
-    def _bias(self) -> Bias:
-        """What other layers showed."""
-        space = self.space
-        known = shipped(space.device.chip) if self._experience is None else self._experience
-        return known.of(space.family, space.problem, space.device)
-
-    def glance(self) -> None:
-        """Look at a few configs, once."""
-        if not self._glanced:
-            self._glanced = True
-            self.add([self.space.sample(self._rng) for _ in range(FIRST)])
-            for _ in range(GLANCE):
-                self.climb(GLANCE)
-
-    def deepen(self, count: int = SAMPLES) -> None:
-        """Look at more configs, as many as it takes to choose ``count``; in all as many as a search needs."""
-        self.glance()
-        samples = min(self._samples, EACH * count)
-        self._samples -= samples
-        self.add([self.space.sample(self._rng) for _ in range(samples)])
-        climbs = min(self._climbs, CLIMBS * count)
-        self._climbs -= climbs
-        for left in range(climbs, 0, -BEAM):
-            self.climb(min(BEAM, left))
-
-    def add(self, configs: Iterable[Config]) -> None:
-        """Work out the expected times of configs, of each once."""
-        fresh = [config for config in dict.fromkeys(configs) if config not in self.seen]
-        if not fresh:
-            return
-        space = self.space
-        for config, error in zip(fresh, self._bias.errors(fresh), strict=True):
-            estimate = model.estimate(space.family, space.problem, space.device, config)
-            self.seen[config] = estimate.total_us * exp(error)
-
-    def climb(self, beam: int) -> None:
-        """Add the neighbours of the best configs among those whose neighbours are not known yet, and of the
-        best of each kind: what is best of one is many steps from what is best of another.
-        """
-        left = [config for config in self.order() if config not in self._expanded]
-        best = left[:beam]
-        if self._kind:
-            first = {config[self._kind]: config for config in reversed(left)}
-            best += [config for config in first.values() if config not in best]
-        self._expanded.update(best)
-        self.add(near for config in best for near in self.space.neighbours(config))
-
-    def near(self, config: Config) -> tuple[Config, ...]:
-        """Return the neighbours of a config; none where the search is kept to given configs."""
-        return self.space.neighbours(config) if self._among is None else ()
-
-    def order(self) -> list[Config]:
-        """Return the configs seen, those expected to be fastest first."""
-        return sorted(self.seen, key=self.seen.__getitem__)
-
-
-def rank(
-    problem: Problem, device: Device, family: Family, count: int, seed: int = 0, pins: Pins | None = None
-) -> list[tuple[Config, float]]:
-    """Return the ``count`` configs expected to be fastest, with their times in us; measures nothing."""
-    ranked = ModelRanking(Space(family, problem, device, pins), random.Random(seed))
-    ranked.deepen()
-    return [(config, ranked.seen[config]) for config in ranked.order()[:count]]
 
 
 class Uninformed:
@@ -179,8 +84,8 @@ class RandomSampling(Uninformed):
 class ModelGuided:
     """The model's order, corrected by what is measured; half of each batch climbs from the best."""
 
-    climbing = 0.5
-    starts = 4
+    climbing = 0.5  # share of a batch that are steps from the best
+    starts = 4  # of the best, whose neighbours these steps are
 
     def __init__(
         self, space: Space, rng: random.Random, among: Among = None, experience: Experience | None = None

@@ -66,8 +66,8 @@ class Database:
                 if _is_corrupt(error):
                     self._refuse_foreign()
                 if last or not _is_corrupt(error):
-                    kind = StoreBusy if _code(error) in _BUSY else StoreError
-                    raise kind(f"store {self.path}: {error}; {self._advice(_code(error))}") from error
+                    failure = StoreBusy if _code(error) in _BUSY else StoreError
+                    raise failure(f"store {self.path}: {error}; {self._advice(_code(error))}") from error
                 try:
                     self._set_aside(error)
                 except OSError as why:

@@ -108,7 +108,7 @@ def _all(device: Device, compiler: str) -> str:
 def _text() -> str:
     """Return the hash of every module and kernel file; empty where bytecode alone is installed."""
     found = hashlib.sha256()
-    files = [path for kind in ("*.py", "*.cu", "*.h") for path in sorted(_PACKAGE.rglob(kind))]
+    files = [path for pattern in ("*.py", "*.cu", "*.h") for path in sorted(_PACKAGE.rglob(pattern))]
     for path in filter(Path.is_file, files):  # an editor's lock may be a link to nothing
         found.update(f"\0{path.relative_to(_PACKAGE)}\0".encode() + path.read_bytes())
     return found.hexdigest() if _PACKAGE / "store" / "sources.py" in files else ""

@@ -15,7 +15,7 @@ from tilewright.studies.study import Column, PartResult, Value
 FORMAT = "tilewright-study"
 MOST = sys.float_info.max
 _ABOVE_0 = ("time_us", "speedup", "published_speedup", "best_us")  # charts have them on logarithmic axes
-_DRAWN = {  # what charts of a kind of part read of each of its rows
+_DRAWN = {  # what the charts of a part read of each of its rows
     "ladder": ("step",), "sweep": ("step",), "bars": ("step", "problem"), "model": ("step", "problem"),
     "curve": ("strategy",),
 }  # fmt: skip
@@ -69,7 +69,8 @@ def load(path: Path) -> StudyResult:
 
 
 def parse(found: Any) -> StudyResult:
-    """Turn a document into values. The parts of an older one are whole, of its own date and commit.
+    """Turn a document into values. The parts of an older one are whole, of its own date and commit, and
+    name their chart ``kind``.
 
     Raises:
         StoreError: names what is missing or of the wrong type.
@@ -86,11 +87,11 @@ def parse(found: Any) -> StudyResult:
 
 
 def _part(f: Fields, date: str, commit: str) -> PartResult:
-    kind = f.string("kind")
+    chart = f.string("chart" if "chart" in f.data else "kind")
     return PartResult(
-        f.string("title"), kind, f.string("note"),
+        f.string("title"), chart, f.string("note"),
         columns=tuple(column.build(Column) for column in f.sections("columns")),
-        rows=tuple(_cells(row, _DRAWN.get(kind, ())) for row in f.sections("rows")),
+        rows=tuple(_cells(row, _DRAWN.get(chart, ())) for row in f.sections("rows")),
         left=tuple(map(str, f.elements("left") if "left" in f.data else ())),
         date=f.string("date", date), commit=f.string("commit", commit),
     )  # fmt: skip

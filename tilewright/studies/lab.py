@@ -25,8 +25,8 @@ from tilewright.record import Check
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Run, Runtime
 from tilewright.runtime.capacity import cores
+from tilewright.search.ranking import rank
 from tilewright.search.space import Pins
-from tilewright.search.strategies import rank
 from tilewright.store import Store
 from tilewright.studies.study import Step, StudyLayer
 
@@ -170,7 +170,7 @@ class Lab:
         found = [c for one in entered for c in one.contestants if not tag or tag in c.tags]
         if not found:
             why = "; ".join(one.reason for one in entered if one.reason)
-            raise ProblemError(why or f"{name} has no way of that kind")
+            raise ProblemError(why or f"{step.peer} has no way to compute it")
         setting = Setting.of(runtime)
         best = min(found, key=lambda c: setting.quick_us(c.run))
         return Entry(problem, runtime, best.run, note=f"{best.peer}: {best.detail}")

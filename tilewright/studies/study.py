@@ -163,7 +163,7 @@ class Study:
     Attributes:
         source: the document.
         device: the device of its figures.
-        rounds: cold runs of each figure here (median); the thesis took 24.
+        rounds: cold runs of each figure here, whose median counts; the source of ``csg`` took 24.
         quick_title: of a quick run, where the title tells of sizes.
     """
 
@@ -211,14 +211,14 @@ class PartResult:
     """What came of one part, or has come so far: rows of values by column.
 
     Attributes:
-        kind: how it is drawn.
+        chart: how it is drawn.
         left: the layers that are not measured yet; empty once the part is done.
         date: when it was measured, its last layer.
         commit: of the code that measured it; several, with commas, if its layers are of several runs.
     """
 
     title: str
-    kind: str
+    chart: str
     note: str
     columns: tuple[Column, ...]
     rows: tuple[Mapping[str, Value], ...]

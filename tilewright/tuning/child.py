@@ -41,12 +41,12 @@ def main() -> None:
     def say(line: dict[str, Any]) -> None:
         answers.write(json.dumps(line) + "\n")
 
-    desk = RequestHandler(lambda stage: say({"stage": stage}))
+    handler = RequestHandler(lambda stage: say({"stage": stage}))
     requests = _requests()
     while True:
         request = json.loads(requests.get())
         try:
-            say({"result": desk.handle(decode(request))})
+            say({"result": handler.handle(decode(request))})
         except Exception as error:
             say({"error": type(error).__name__, "text": str(error) or repr(error)})
 

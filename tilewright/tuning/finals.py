@@ -16,7 +16,7 @@ from tilewright.tuning.protocol import Final
 from tilewright.tuning.worker import Worker
 
 FINALISTS = 5
-KNOWN = 2  # of them, at most, are there for having won before
+MOST_KNOWN = 2  # of them, at most, are there for having won before
 NEAR = 1.15  # others are at most this many times slower than the best that was tried with them
 OTHERS = 2  # more of them are the best of other families: a machine's speed drifts from trial to trial
 OTHERS_NEAR = 1.4  # at most this many times slower
@@ -24,7 +24,7 @@ ROUNDS = 4  # of comparisons, should every finalist fail the full check
 _PATIENCE_S = 3.0  # for finalists whose times are noisy, where the budget has them
 
 
-def decide(worker: Worker, outcomes: Outcomes, spending: BudgetClock, say: Progress) -> list[Record]:
+def decide(worker: Worker, outcomes: Outcomes, clock: BudgetClock, say: Progress) -> list[Record]:
     """Compare the best few; again with the next best should none of them be right in full.
 
     Returns:
@@ -35,8 +35,8 @@ def decide(worker: Worker, outcomes: Outcomes, spending: BudgetClock, say: Progr
         chosen = choose(outcomes.may_win, outcomes.tried)
         if not chosen:
             break
-        say(Comparing(tuple(r.config for r in chosen), spending.elapsed_s))
-        compared = compare(worker, chosen, spending.compare_s, min(spending.spare_s, _PATIENCE_S))
+        say(Comparing(tuple(r.config for r in chosen), clock.elapsed_s))
+        compared = compare(worker, chosen, clock.compare_s, min(clock.spare_s, _PATIENCE_S))
         done = [outcomes.keep(r) for r in compared] + done
         if any(r.won for r in done):
             break
@@ -55,7 +55,7 @@ def choose(records: Iterable[Record], tried: Container[str] = ()) -> list[Record
     """
     right = sorted((r for r in records if r.is_right), key=lambda r: r.cold_us)
     now, before = [r for r in right if r.config in tried], [r for r in right if r.config not in tried]
-    known = [*[r for r in before if r.won][:KNOWN], *before[:1]]  # winners, and the fastest of all
+    known = [*[r for r in before if r.won][:MOST_KNOWN], *before[:1]]  # winners, and the fastest of all
     near = [r for each in (now, before) for r in each if r.cold_us <= NEAR * each[0].cold_us]
     chosen = list({r.config: r for r in (*known, *near)}.values())[:FINALISTS]
     best = {r.family: r for r in reversed(now) if r.cold_us <= OTHERS_NEAR * now[0].cold_us}  # of each

@@ -134,7 +134,8 @@ def _apart(problem: Problem, other: Problem) -> tuple[bool, ...]:
     """In what two layers differ, what matters most first."""
     one, two = problem.epilogue, other.epilogue
     return (
-        one.add != two.add, problem.kind != other.kind, one.act != two.act, one.bias != two.bias, one != two
+        one.add != two.add, problem.precision != other.precision, one.act != two.act, one.bias != two.bias,
+        one != two,
     )  # fmt: skip
 
 

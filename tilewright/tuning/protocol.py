@@ -42,7 +42,7 @@ class Job(WorkerRequest):
 
     Attributes:
         problem: the problem string.
-        kind: backend of the device, as ``open_runtime`` takes it.
+        backend: of the device, as ``open_runtime`` takes it.
         index: number of the device within its backend.
         seed: of the inputs.
         facts: of a device: they make a worker that only compiles for it, and opens no CUDA device.
@@ -50,7 +50,7 @@ class Job(WorkerRequest):
 
     do = "open"
     problem: str
-    kind: str | None = None
+    backend: str | None = None
     index: int = 0
     seed: int = 0
     facts: Mapping[str, Any] | None = None

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
-from collections.abc import Sized
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -17,14 +15,12 @@ from tilewright.tuning.compile_ahead import CompileAhead, InFlight
 from tilewright.tuning.events import Progress, Tried
 from tilewright.tuning.outcomes import Outcomes
 from tilewright.tuning.protocol import Compiled
+from tilewright.tuning.supply import NO_FASTER, supply
 from tilewright.tuning.worker import Worker
 
-TIME_USED, TRIALS_DONE = "the time was used up", "all trials done"  # the budget has ended the search
+TIME_USED = "the time was used up"
 _TRIAL_S = 0.4  # of one trial on a CPU
 _LATE_S = 2.0  # so long after its references a CPU waits for what promises most to compile
-_FORETASTE = 8  # configs of a family that promises most so far, compiled while the others are looked at
-# A search that expects less than this share of the best time to be gained, so many times on end, is over.
-ENOUGH, ENOUGH_TIMES = 0.001, 3
 
 
 class SearchLoop:
@@ -48,47 +44,34 @@ class SearchLoop:
     ) -> None:  # fmt: skip
         self._worker, self._ahead, self._proposals = worker, ahead, proposals
         self._outcomes, self._clock, self._say = outcomes, clock, say
-        self._budget, self._gpu = clock.budget, worker.device.is_gpu
+        self._gpu = worker.device.is_gpu
         self.records: list[Record] = []
-        self._idle = 0  # proposals on end that promised nothing, with a trial between any two
-        self._idle_since = 0  # trials before the last of them
 
     def run(self, ready: Future[None], size: int) -> str:
         """Try configs, at most ``size`` proposed at a time, and return why no more were tried.
 
-        A GPU tries what has compiled, whichever it is, while the others compile; a CPU must be quiet to be
-        measured. Compilers wait for the first proposals, so these are few, and on a GPU come from the first
-        strategies while the others still look. With a budget of trials all that is proposed is tried, in
-        order, before more is: another search proposes the same, however fast it is.
+        A GPU tries what has compiled while the others compile; a CPU must be quiet to be measured.
         """
-        proposals, counted = self._proposals, self._budget.trials is not None
-        keen = self._gpu and not counted
-        foretaste = min(_FORETASTE, size // 4) if keen else 0  # for half the compilers
-        rank = None if counted else proposals.best_us
-        flying = InFlight(self._ahead, rank, together=not self._gpu)
-        most = size if keen else 1  # in flight where no more are asked for
-        portion = max(1, size // (8 if self._gpu else 2))
+        more = supply(self._clock.budget, self._proposals, size, self._gpu)
+        flying = InFlight(self._ahead, more.rank, together=not self._gpu)
         try:
-            flying.submit(proposals.next_hints(min(max(2, size // 2), self._room())))
-            while counted and self._room(flying) and not proposals.looked:
-                proposals.look(0)  # what a strategy sees would hang on which trials come before
+            more.begin(flying)
             while not self._over and (flying or not self._ahead.closed):
                 if ready.done() and (compiled := flying.take()):
                     ready.result()
                     self._try_one(*compiled)
-                elif not (proposals.looked or self._ahead.closed):
-                    flying.submit(proposals.look(foretaste))
-                elif self._ahead.closed or len(flying) >= most:
+                elif more.looking and not self._ahead.closed:
+                    flying.submit(more.look())
+                elif self._ahead.closed or len(flying) >= more.most:
                     self._await(flying, ready)
-                elif batch := self._propose(portion, flying):
-                    if self._idle >= ENOUGH_TIMES:
-                        return f"no config is expected to be {ENOUGH:.1%} faster"
+                elif batch := more.next(len(self.records), len(flying)):
+                    if more.unpromising:
+                        return NO_FASTER
                     flying.submit(batch)
-                    portion = min(2 * portion, size)
                 elif flying:
                     self._await(flying, ready)
                 else:
-                    return "all configs tried" if self._room() > 0 else TRIALS_DONE
+                    return more.ended(len(self.records))
             while flying.dropped and not (self._outcomes.found or self._over):  # the trial compiles
                 self._try_one(flying.dropped.pop(0), Compiled(None))
             return TIME_USED
@@ -103,24 +86,6 @@ class SearchLoop:
             flying.wait(max(left, 0.0) if math.isfinite(left) else None)
         else:
             self._let_compile(flying)
-
-    def _propose(self, size: int, flying: InFlight) -> list[Config]:
-        """Ask for more configs, no more than the trials that are left."""
-        if self._budget.trials is None:
-            batch = self._proposals.next(size)
-            hopeless = math.isfinite(self._budget.seconds) and self._proposals.gain() < ENOUGH
-            if not hopeless:
-                self._idle = 0
-            elif not self._idle or len(self.records) > self._idle_since:  # a trial may have changed its mind
-                self._idle, self._idle_since = self._idle + 1, len(self.records)
-            return batch
-        return self._proposals.next(min(size, self._room(flying)))
-
-    def _room(self, flying: Sized = ()) -> int:
-        """How many trials are left."""
-        if self._budget.trials is None:
-            return sys.maxsize
-        return self._budget.trials - len(self.records) - len(flying)
 
     @property
     def _over(self) -> bool:

@@ -39,7 +39,7 @@ class Trials:
         self._runtime: Runtime | None = None
         self._verifier: Verifier | None = None
         if job.facts is None or job.facts["backend"] != "cuda":
-            self._runtime = open_runtime(job.kind, job.index)
+            self._runtime = open_runtime(job.backend, job.index)
             self.device = self._runtime.device
             self.versions = Versions.of(self._runtime.versions())
         else:

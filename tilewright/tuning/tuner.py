@@ -32,7 +32,8 @@ from tilewright.tuning.finals import decide
 from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.outcomes import Outcomes
 from tilewright.tuning.protocol import Job, Stage
-from tilewright.tuning.search_loop import TIME_USED, TRIALS_DONE, SearchLoop
+from tilewright.tuning.search_loop import TIME_USED, SearchLoop
+from tilewright.tuning.supply import TRIALS_DONE
 from tilewright.tuning.worker import Worker
 from tilewright.tuning.worker_pool import WorkerPool
 
@@ -75,13 +76,13 @@ def tune(
     if problem.n == 0:
         raise ProblemError(f"{problem}: a batch of 0 images has nothing to tune")
     own = None if device is None or isinstance(device, str) else device.device
-    kind, index = (own.backend, own.index) if own else parse_selector(device)
+    backend, index = (own.backend, own.index) if own else parse_selector(device)
     named = kernels.pick(kernels.FAMILIES, wanted.families)
-    threading.Thread(target=_get_ready, args=(kind,)).start()  # while a child opens the device
-    with Worker(Job(str(problem), kind, index, wanted.seed), children=children) as worker:
+    threading.Thread(target=_get_ready, args=(backend,)).start()  # while a child opens the device
+    with Worker(Job(str(problem), backend, index, wanted.seed), children=children) as worker:
         run = _Run(problem, worker, wanted, named, store, progress, children)
         try:
-            return run.tune(make or _search_make())
+            return run.tune(make or _strategies_make())
         except BaseException:
             with suppress(StoreError):
                 run.outcomes.save()
@@ -95,10 +96,10 @@ def _get_ready(backend: str | None) -> None:
     experience.read_shipped(backend)
 
 
-def _search_make() -> MakeStrategy:
-    from tilewright.search import strategies as search
+def _strategies_make() -> MakeStrategy:
+    from tilewright.search import strategies  # late: NumPy and all the trials that ship come with it
 
-    return search.make
+    return strategies.make
 
 
 class _Run:

@@ -78,7 +78,7 @@ class Worker:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exc_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.retire()
 
@@ -177,7 +177,7 @@ class Worker:
     def _pool_key(self) -> tuple[str, ...]:
         """What another job must have in common with this one to take over its child."""
         job = self.job
-        return (str(job.kind), str(job.index), str(job.facts), *(self._command or ()))
+        return (str(job.backend), str(job.index), str(job.facts), *(self._command or ()))
 
     def _failed(self, config: Config, outcome: Outcome, reason: str) -> Record:
         known = self._opened

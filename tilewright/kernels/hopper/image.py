@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tilewright.kernels.family import MOST_PIXELS, Values
+from tilewright.kernels.family import MOST_LAYER_PIXELS, Values
 from tilewright.kernels.hopper.planes import spans_of
 from tilewright.kernels.hopper.raster import SEGMENT, lines, patch_of, raster
 from tilewright.kernels.hopper.sum import held, numbers, parts_of, products
@@ -43,9 +43,9 @@ def _image(pr: Problem, *values: int) -> TensorMap | None:
     where the threads split numbers themselves because no kernel before has done so.
     """
     cf = dict(zip(IMAGED, values, strict=True))
-    kind, parts = products(pr, cf["x"]), parts_of(pr)
+    product, parts = products(pr, cf["x"]), parts_of(pr)
     by_threads = cf["pieces"] == APART or cf["x"] in (GATHERED, TURNED)
-    if by_threads or (kind == THREE and cf["x"] != COPIED):
+    if by_threads or (product == THREE and cf["x"] != COPIED):
         return None
     of_piece = numbers(pr, cf["x"])
     if cf["x"] == PLANES:
@@ -63,7 +63,7 @@ def _image(pr: Problem, *values: int) -> TensorMap | None:
         columns=view.w, rows=view.h, images=view.n, lower=(-pad_l, -pad_t),
         upper=(last[0] - view.w + 1, last[1] - view.h + 1), stride=(up_w, up_h),
         box_channels=cf["chunks"] * of_piece, box_pixels=patch_of(pr, cf)[1],
-        rounds=kind == TF32,
+        rounds=product == TF32,
     )  # fmt: skip
     return found if found.legal else None
 
@@ -75,7 +75,7 @@ def _planes(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
     """
     view, spans, apart = View.of(pr), spans_of(pr, cf["bn"]), leads(pr)
     deep = cf["chunks"] * of_piece
-    if raster(pr, PLANES, cf["bn"]) > MOST_PIXELS:
+    if raster(pr, PLANES, cf["bn"]) > MOST_LAYER_PIXELS:
         return None
     if spans is None or cf["tall"] or (pr.groups > 1 and pr.cg // apart % deep):
         return None

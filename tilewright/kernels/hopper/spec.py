@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.device.architectures import WGMMA
 from tilewright.kernels.bound import too_few
-from tilewright.kernels.family import MOST_PIXELS, Blueprint, Config, Family, Param, Rule, too_many
+from tilewright.kernels.family import MOST_LAYER_PIXELS, Blueprint, Config, Family, Param, Rule, too_many
 from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.hopper import fallback
 from tilewright.kernels.hopper.blueprint import blueprint_of
@@ -15,6 +15,7 @@ from tilewright.kernels.hopper.rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper.sum import chunks_of, copied_parts, held, most_steps, parts_of, promotions
 from tilewright.kernels.hopper.ways import COPIES, GATHERED, HALVED, NCHW, WAYS, ways
 from tilewright.kernels.hopper.work import work_of
+from tilewright.kernels.limits import blocks_param
 from tilewright.kernels.split_k import combine_param
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, up_to
 from tilewright.kernels.untuned.nhwc import copy_remark, tap_chunks
@@ -36,15 +37,15 @@ class Hopper(Family):
     widens = False
     dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 where its math is not strict
     examples = (
-        *(f"n1c48h9w8k40r3s3p1-{kind}-nhwc+bias" for kind in (*dtypes, *MATHS[1:])),
+        *(f"n1c48h9w8k40r3s3p1-{precision}-nhwc+bias" for precision in (*dtypes, *MATHS[1:])),
         "n1c48h9w8k40r3s3p1-f16+bias", "n1c48h9w8k40r1s1-bf16+bias",
     )  # fmt: skip
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what fits the tensor cores of sm_90."""
         known, problem = (*self.dtypes, *MATHS[1:]), folded(problem)
-        if problem.kind not in known:
-            return f"it computes {', '.join(known)}, not {problem.kind}"
+        if problem.precision not in known:
+            return f"it computes {', '.join(known)}, not {problem.precision}"
         elsewhere = device.is_cuda and device.capability != WGMMA
         if not device.is_gpu or not device.tensor_macs or elsewhere:
             return "it is made for the tensor cores of sm_90"
@@ -52,8 +53,8 @@ class Hopper(Family):
             return f"the filter has more than {MOST_FILTER} rows or columns"
         if reason := too_many(problem) or too_few(problem):
             return reason
-        if raster(problem) > MOST_PIXELS:
-            return f"its raster has more than {MOST_PIXELS:,} places"
+        if raster(problem) > MOST_LAYER_PIXELS:
+            return f"its raster has more than {MOST_LAYER_PIXELS:,} places"
         pixels = problem.n * problem.h * problem.w
         if pixels * problem.groups * parts_of(problem) * tap_chunks(problem) > MOST_PIECES:
             return f"its input has more than {MOST_PIECES:,} pieces of 16 bytes"
@@ -80,9 +81,9 @@ class Hopper(Family):
             Param("wm", (1, 2, 3, 4), "warpgroups of a block over channels, 64 each"),
             Param("wn", (1, 2, 3, 4), "warpgroups of a block over pixels"),
             Param("bn", up_to(raster(problem) + 15, widths), "pixels of a warpgroup"),
-            Param("mb", (1, 2, 3), "blocks that a unit holds at once (bounds the registers of a thread)"),
+            blocks_param(1, 2, 3),
             Param("chunks", chunks, "pieces of 16 bytes of the sum in a step"),
-            Param("pieces", (0, 1), "how they lie in shared memory", PIECES),
+            Param("pieces", (0, 1), "how pieces lie in shared memory", PIECES),
             Param("tall", (0, 1), "what a tile of pixels is", TALL),
             Param("batch", batches(problem), "steps that come and go together"),
             Param("stages", (2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24), "batches of filters in flight"),

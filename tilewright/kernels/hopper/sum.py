@@ -42,8 +42,8 @@ def numbers(pr: Problem, way: int) -> int:
 
 def promotions(pr: Problem, cf: Values) -> int:
     """How often the sums of a step are promoted."""
-    kind = products(pr, cf["x"])
-    return ceil_div(cf["chunks"] // 2, PROMOTED[kind]) if kind in PROMOTED else 0
+    product = products(pr, cf["x"])
+    return ceil_div(cf["chunks"] // 2, PROMOTED[product]) if product in PROMOTED else 0
 
 
 def chunks_of(pr: Problem, way: int) -> int:

@@ -103,12 +103,12 @@ def registers(pr: Problem, cf: Values) -> int:
     What is promoted has sums of its own, and so have products with a low part; in tf32, whole or in parts,
     eight pieces of the input are on their way to be rounded. Some of the sums that move have a copy.
     """
-    kind, terms = products(pr, cf["x"]), pr.cg * pr.r * pr.s
-    gathered = {TF32: 72 + terms // 2, THREE: 72 + terms * 2 // 3}.get(kind, 60 + terms // 2)
-    sums = cf["bn"] // 2 * {E4M3: 2, THREE: 3, HALVES: 3}.get(kind, 1)
+    product, terms = products(pr, cf["x"]), pr.cg * pr.r * pr.s
+    gathered = {TF32: 72 + terms // 2, THREE: 72 + terms * 2 // 3}.get(product, 60 + terms // 2)
+    sums = cf["bn"] // 2 * {E4M3: 2, THREE: 3, HALVES: 3}.get(product, 1)
     by_number = cf["x"] == TURNED and not turns_runs(pr, cf["x"])
     moved = sums * 2 // 5 if skewed(pr, cf["x"]) else 0
-    through = TURNING if by_number else 80 if kind in (TF32, THREE) else 56  # what is on its way
+    through = TURNING if by_number else 80 if product in (TF32, THREE) else 56  # what is on its way
     return max(through, sums + moved + 28, gathered if cf["x"] == GATHERED else 0)
 
 

@@ -4,60 +4,33 @@ from __future__ import annotations
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.device.architectures import MMA_E4M3
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.fold import folded, of_layer
-from tilewright.kernels.limits import (
-    MOST_COPIES,
-    SCHEDULERS,
-    SPARE,
-    SPILLS,
-    block_rule,
-    blocks_param,
-    fits_registers,
-    fits_shared,
-    no_tensor_cores,
-    resident_rule,
-    schedulers_rule,
-    shared_rule,
-)
+from tilewright.kernels.limits import blocks_param, no_tensor_cores
+from tilewright.kernels.mma.rules import RULES
 from tilewright.kernels.mma.tile import (
     AS_IS,
     COPIED,
     COPIES,
     GATHERED,
-    MOST_LOADS,
-    MOST_PIECES,
     PLANES,
     WAYS,
     WIDENED,
     all_chunks,
-    copies,
     each,
-    image_pixels,
     pixels_on_m,
     products,
-    registers,
     row_pieces,
     run_chunks,
     tap_chunks,
-    threads,
     tiling_of,
     ways,
 )
 from tilewright.kernels.mma.work import work_of
 from tilewright.kernels.products import E4M3, E4M3_AS_F16, PLAIN, THREE
 from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import (
-    COMBINE_NONE,
-    SECOND_POOLS,
-    combine_param,
-    operands,
-    reduction_buffers,
-    second_pass,
-    share_defines,
-)
+from tilewright.kernels.split_k import combine_param, operands, reduction_buffers, second_pass, share_defines
 from tilewright.kernels.tile import (
     LAST,
     NONE,
@@ -86,7 +59,7 @@ class Mma(Family):
     name = "mma"
     widens = False
     dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 where its math is not strict
-    examples = tuple(f"n1c48h9w8k40r3s3p1-{kind}-nhwc+bias" for kind in (*dtypes, *MATHS[1:]))
+    examples = tuple(f"n1c48h9w8k40r3s3p1-{precision}-nhwc+bias" for precision in (*dtypes, *MATHS[1:]))
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take what fits tensor cores, on a device that has them."""
@@ -159,75 +132,6 @@ class Mma(Family):
         return ceil_div(chunks // 2 if promoted else chunks * each(problem, cf["x"]), shares) + shares
 
 
-def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(problem, cf), threads(cf) * cf["mb"], spare=SPARE)
-
-
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, tiling_of(problem, dict(sc=1) | cf).shared_bytes, cf["mb"], declared=256)
-
-
-def _outputs(pr: Problem, way: int) -> tuple[int, int]:
-    """Rows and columns of the product of one group."""
-    pixels = max(1, image_pixels(pr, way))
-    return (pixels, pr.kg) if pixels_on_m(pr) else (pr.kg, pixels)
-
-
-def _gathers(problem: Problem, cf: Values) -> bool:
-    """Whether every thread gathers as many whole pixels as the next, and not too many."""
-    tiling = tiling_of(problem, cf | dict(chunks=2, stages=2, sc=1))
-    loads = all_chunks(problem, GATHERED) * each(problem) * tiling.x_copies
-    return cf["x"] != GATHERED or (tiling.pb % tiling.threads == 0 and loads <= MOST_LOADS)
-
-
-def _has_product(problem: Problem, device: Device, x: int) -> bool:
-    """Whether the device multiplies what this way of reading gives it; without CUDA it does it by itself."""
-    return products(problem, x) != E4M3 or not device.is_cuda or device.capability >= MMA_E4M3
-
-
-RULES = (
-    Rule("e4m3", _has_product, "products of e4m3 came with sm_89: it must be widened"),
-    Rule("sums", lambda problem, x, mt, nt: 2 <= mt * nt <= MOST_PIECES[products(problem, x)]
-         or mt == nt == 1,
-         "more than 160 sums a thread do not fit its registers, nor 72 of accurate, 96 of f8"),
-    Rule("m_pieces", lambda problem, x, mt: 16 * (mt - 1) < _outputs(problem, x)[0],
-         "pieces without outputs"),
-    Rule("n_pieces", lambda problem, x, nt: 16 * (nt - 1) < _outputs(problem, x)[1],
-         "pieces without outputs"),
-    Rule("m_warps", lambda problem, x, mt, wm: 16 * mt * (wm - 1) < _outputs(problem, x)[0],
-         "warps without outputs"),
-    Rule("n_warps", lambda problem, x, nt, wn: 16 * nt * (wn - 1) < _outputs(problem, x)[1],
-         "warps without outputs"),
-    block_rule(lambda device, wm, wn, sb: 32 * wm * wn * sb <= min(512, device.max_threads)),
-    schedulers_rule(lambda wm, wn, sb, mb: wm * wn * sb * mb >= SCHEDULERS),
-    resident_rule(lambda device, wm, wn, sb, mb: 32 * wm * wn * sb * mb <= device.threads_per_unit),
-    Rule("gather_l1", lambda x, l1: x != GATHERED or l1 == 0, "what is gathered always comes through the L1"),
-    Rule("gather", _gathers, "a thread that gathers takes whole pixels, and all of its loads are unrolled",
-         needs="x mt nt wm wn sb"),
-    Rule("shares_meet", lambda mt, nt, sb: 2 * mt * nt % sb == 0,
-         "each share of a block finishes as many outputs"),
-    Rule("promoted", lambda problem, x, fd: fd == 1 or products(problem, x) not in (THREE, E4M3),
-         "a loop that is unrolled has more sums under way than there are registers"),
-    Rule("fragments", lambda sb, fd, chunks: chunks % (2 * sb * fd) == 0,
-         "each share takes whole buffers of a step's fragments, of two chunks each"),
-    Rule("copies", lambda problem, cf: copies(problem, cf) <= MOST_COPIES,
-         "a thread keeps the places of at most 16 pixels in registers", needs="x mt nt wm wn sb chunks"),
-    Rule("registers", _fits_registers, SPILLS, needs="x mt nt wm wn sb mb fd chunks"),
-    Rule("in_flight", lambda problem, x, chunks, stages: stages == 2 or chunks * (stages - 2) < all_chunks(
-        problem, x), "buffers without channels"),
-    shared_rule(_fits_shared, "x mt nt wm wn sb mb chunks stages"),
-    Rule("cluster_meets", lambda problem, device, cf:
-         2 * cf["mt"] * cf["nt"] % (cf["sb"] * cf["sc"]) == 0 and _fits_shared(problem, device, cf),
-         "each share of a cluster finishes as many outputs, and they meet in shared memory",
-         needs="x mt nt wm wn sb mb chunks stages sc"),
-    Rule("pieces", lambda problem, x, chunks, sc, sg: chunks * (sc * sg - 1) < all_chunks(problem, x),
-         "shares of the sum without channels"),
-    Rule("gather_shares", lambda x, sc, sg: x != GATHERED or sc * sg == 1, "few channels have no shares"),
-    COMBINE_NONE,
-    SECOND_POOLS,
-)  # fmt: skip
-
-
 def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
     if not aligned and cf["x"] in (AS_IS, PLANES):
         cf = cf | dict(x=COPIED)  # to a buffer that is
@@ -294,13 +198,13 @@ def _copy_defines(pr: Problem, way: int, aligned: bool) -> Values:
 def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> Values:
     whole = pr.kg % 4 == 0 if pixels_on_m(pr) else pr.p * pr.q % 4 == 0
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiling.tiles * tiling.tile)
-    way, kind = cf["x"], products(pr, cf["x"])
+    way, product = cf["x"], products(pr, cf["x"])
     x_bytes = pr.x_bytes + 16 * row_pieces(pr, tiling.pb)  # a plane's last pieces of a row may lie behind x
     packed_bytes = _packed_bytes(pr, tiling, cf)
     most_bytes = max(copied_bytes(pr, tap_chunks(pr, way)), x_bytes, sums_bytes, packed_bytes)
     view = View.of(pr)
     images = image_defines(pr, view) | dict(Y_NHWC=int(pixels_on_m(pr)))
-    more = (dict(PRODUCTS=kind) if kind != PLAIN else {}) | requant_defines(pr)
+    more = (dict(PRODUCTS=product) if product != PLAIN else {}) | requant_defines(pr)
     return images | more | dict(
         DTYPE=_code(pr), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"], SB=cf["sb"],
         FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"],

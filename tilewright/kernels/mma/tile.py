@@ -122,9 +122,9 @@ def copies(pr: Problem, cf: Values) -> int:
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: accumulators, fragments, places of pixels, addresses."""
     gathers = 24 + min(64, pr.cg * pr.r * pr.s // 4) if cf["x"] == GATHERED else 0  # under way at once
-    kind = products(pr, cf["x"])
-    if kind == THREE:  # the second halves of fragments, and sums that are not promoted yet
+    product = products(pr, cf["x"])
+    if product == THREE:  # the second halves of fragments, and sums that are not promoted yet
         gathers += 4 * (cf["mt"] + cf["nt"]) + 32 + (32 if cf["x"] == GATHERED else 0)
-    elif kind == E4M3:
+    elif product == E4M3:
         gathers += 2 * cf["mt"] * cf["nt"] + 16
     return 8 * cf["mt"] * cf["nt"] + 4 * cf["fd"] * (cf["mt"] + cf["nt"]) + 2 * copies(pr, cf) + gathers + 42

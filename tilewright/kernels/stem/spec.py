@@ -68,7 +68,7 @@ class Stem(Family):
 
     name = "stem"
     dtypes, takes_tf32 = ("f16", "bf16", "i8", "q8"), True
-    examples = tuple(f"n2c3h17w22k20r5s5p2u2-{kind}-nhwc+bias" for kind in (*dtypes, "tf32"))
+    examples = tuple(f"n2c3h17w22k20r5s5p2u2-{precision}-nhwc+bias" for precision in (*dtypes, "tf32"))
     widens = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:

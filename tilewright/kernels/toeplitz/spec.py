@@ -61,7 +61,7 @@ class Toeplitz(Family):
 
     name = "toeplitz"
     dtypes, takes_tf32 = ("f16", "bf16", "f8", "i8", "q8"), True
-    examples = tuple(f"n2c16h9w11k16r3s3p1g16-{kind}-nhwc+bias" for kind in (*dtypes, "tf32"))
+    examples = tuple(f"n2c16h9w11k16r3s3p1g16-{precision}-nhwc+bias" for precision in (*dtypes, "tf32"))
     widens = False
     plain = False  # a window's inputs that an output has no part in are multiplied by zeros
 

@@ -71,10 +71,10 @@ def copy_as_is(nbytes: int) -> Launch:
 
 def copy_defines_as_is(nbytes: int, size: int) -> dict[str, int]:
     """Return the defines for that: pixels in a row, a chunk each, of numbers of 2 bytes; of 1 as x has."""
-    kind = "i8" if size == 1 else "f16"
+    dtype = "i8" if size == 1 else "f16"
     return dict(
-        THREAD_PIXELS=1, CHUNKS_WIDE=2, X_ALIGNED=0, DTYPE=DTYPES.index(kind), N=1, H=1, W=nbytes // 16,
-        C=16 // DTYPE_BYTES[kind], GROUPS_=1, CC=1, X_NHWC=1, OFFSET64=offset64(nbytes),
+        THREAD_PIXELS=1, CHUNKS_WIDE=2, X_ALIGNED=0, DTYPE=DTYPES.index(dtype), N=1, H=1, W=nbytes // 16,
+        C=16 // DTYPE_BYTES[dtype], GROUPS_=1, CC=1, X_NHWC=1, OFFSET64=offset64(nbytes),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from tilewright.errors import ProblemError
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.requant import scale_operand
 from tilewright.kernels.untuned import sizes, spread
-from tilewright.problem import NAMES, Problem
+from tilewright.problem import PRECISIONS, Problem
 from tilewright.problem.epilogue import Epilogue
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Reference(Family):
     name = "reference"
     widens = False
     tunable = races = False
-    examples = tuple(f"n1c5h7w6k4r3s3p1-{kind}+bias" for kind in NAMES)
+    examples = tuple(f"n1c5h7w6k4r3s3p1-{precision}+bias" for precision in PRECISIONS)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take everything."""
@@ -158,7 +158,7 @@ def numpy_pool(problem: Problem, sums: Any, sizes: Any) -> tuple[F64, F64]:
     def pooled(values: F64) -> F64:
         padded = np.pad(values, padding, constant_values=-np.inf)  # less than everything; a mean has no pad
         windows = np.lib.stride_tricks.sliding_window_view(padded, (pool.size, pool.size), axis=axes)[step]
-        over = np.max if pool.kind == "max" else np.mean
+        over = np.max if pool.mode == "max" else np.mean
         return np.ascontiguousarray(over(windows, axis=(4, 5)))
 
     with np.errstate(all="ignore"):

@@ -60,15 +60,15 @@ def page(title: str, sections: Sequence[Section]) -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], words: Sequence[int] = ()) -> str:
     """A table that sorts; ``words`` are columns of text, aligned left."""
 
-    def kind(column: int) -> str:
+    def align(column: int) -> str:
         return ' class="words"' if column in words else ""
 
     heads = "".join(
-        f'<th scope="col"{kind(i)}><button type="button">{escape(name)}</button></th>'
+        f'<th scope="col"{align(i)}><button type="button">{escape(name)}</button></th>'
         for i, name in enumerate(head)
     )
     body = "".join(
-        "<tr>" + "".join(f"<td{kind(i)}{_data(cell)}>{escape(cell.text)}</td>" for i, cell in enumerate(row))
+        "<tr>" + "".join(f"<td{align(i)}{_data(cell)}>{escape(cell.text)}</td>" for i, cell in enumerate(row))
         + "</tr>"
         for row in rows
     )  # fmt: skip

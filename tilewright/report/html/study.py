@@ -52,14 +52,14 @@ def about(row: Row) -> str:
 
 
 def _charts(part: PartResult, result: StudyResult) -> list[str]:
-    if part.kind == "curve":
+    if part.chart == "curve":
         return _curves(part)
-    if part.kind not in (*LADDERS, "bars", "model"):
+    if part.chart not in (*LADDERS, "bars", "model"):
         return []
-    charts = [_ladder(part, layer) for layer in layers(part)] if part.kind in LADDERS else []
-    if part.kind == "bars":
+    charts = [_ladder(part, layer) for layer in layers(part)] if part.chart in LADDERS else []
+    if part.chart == "bars":
         charts.append(_bars(part))
-    if part.kind in ("bars", "model"):
+    if part.chart in ("bars", "model"):
         charts.append(_roofline(part, result.device))
     return charts
 

@@ -108,17 +108,17 @@ def rows_of(y: Axis, left: float, right: float, title: str) -> list[str]:
     return parts
 
 
-def text(x: float, y: float, words: str, anchor: str = "start", kind: str = "") -> str:
+def text(x: float, y: float, words: str, anchor: str = "start", css_class: str = "") -> str:
     """A piece of text."""
-    named = f' class="{kind}"' if kind else ""
+    named = f' class="{css_class}"' if css_class else ""
     return f'<text{named} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
 def mark(x: Axis, y: Axis, point: Point) -> str:
     """A point that can be hovered and focused."""
-    kind = f"s{point.series % SERIES} {'hollow' if point.hollow else 'full'}"
+    css_class = f"s{point.series % SERIES} {'hollow' if point.hollow else 'full'}"
     return (
-        f'<circle class="{kind}" cx="{x.at(point.x):.1f}" cy="{y.at(point.y):.1f}" r="5" tabindex="0"'
+        f'<circle class="{css_class}" cx="{x.at(point.x):.1f}" cy="{y.at(point.y):.1f}" r="5" tabindex="0"'
         f"{tip(point.tip)}</circle>"
     )
 
@@ -132,8 +132,8 @@ def legend(names: Sequence[str], y: float, hollow: str = "") -> list[str]:
     """Names of series in one row."""
     parts, at = [], float(LEFT)
     entries = [(name, f"s{i % SERIES} full") for i, name in enumerate(names)]
-    for name, kind in entries + ([(hollow, "outline")] if hollow else []):
-        parts.append(f'<rect class="{kind}" x="{at:.1f}" y="{y - 9:.1f}" width="10" height="10"/>')
+    for name, css_class in entries + ([(hollow, "outline")] if hollow else []):
+        parts.append(f'<rect class="{css_class}" x="{at:.1f}" y="{y - 9:.1f}" width="10" height="10"/>')
         parts.append(text(at + 14, y, name))
         at += 36 + 7.2 * len(name)
     return parts

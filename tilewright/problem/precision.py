@@ -21,11 +21,11 @@ class ArrayDtypes:
     portable: str  # of the same numbers in a dtype of DTYPES
 
 
-KINDS = {name: ArrayDtypes(name, name, name, name) for name in ("f64", "f32", "f16", "bf16")}
-KINDS["i8"] = ArrayDtypes("i8", "i32", "i32", "i8")
-KINDS["f8"] = ArrayDtypes("f8", "f16", "f16", "f16")  # e4m3; every one is an f16
-KINDS["q8"] = ArrayDtypes("i8", "i32", "i8", "i8")  # i8 whose sums are requantised
+ARRAY_DTYPES = {name: ArrayDtypes(name, name, name, name) for name in ("f64", "f32", "f16", "bf16")}
+ARRAY_DTYPES["i8"] = ArrayDtypes("i8", "i32", "i32", "i8")
+ARRAY_DTYPES["f8"] = ArrayDtypes("f8", "f16", "f16", "f16")  # e4m3; every one is an f16
+ARRAY_DTYPES["q8"] = ArrayDtypes("i8", "i32", "i8", "i8")  # i8 whose sums are requantised
 STORED = (*DTYPES, "f8")  # what x and w can be
 # Whose kernels take the same time, or nearly: one instruction reads f16 or bf16; q8 is i8 that writes less.
 TIMED_AS = {"bf16": "f16", "q8": "i8"}
-NAMES = (*DTYPES, "f8", "q8", *MATHS[1:])  # what a problem string, or --dtype, can ask for
+PRECISIONS = (*DTYPES, "f8", "q8", *MATHS[1:])  # what a problem string, or --dtype, can ask for
