@@ -5,7 +5,7 @@ of the family's best there: the slowest value's time over the fastest's, median 
 often each value won of how often it was tried. The tuner tries what promises most: bad values are rarer
 here than they are.
 
-Writes ``benchmarks/knobs.json``, from which ``make_tables.py`` makes the tables of docs/families.md, from
+Writes ``benchmarks/knobs.json``, from which ``make_tables.py`` makes the tables of docs/knobs.md, from
 the trials of an H100 as they were at a commit, HEAD if none is given. It needs no GPU, and half a minute.
 """
 

@@ -117,12 +117,12 @@ def test_every_activation_is_told_of() -> None:
             assert f'"{word}"' in f'{tilewright.conv2d.__doc__}""', word
 
 
-def test_what_families_says_of_worth_is_where_the_notes_have_it() -> None:
+def test_what_knobs_says_of_worth_is_where_the_notes_have_it() -> None:
     """Names in italics begin a paragraph or a part of NOTES.md; each part is in its table of contents."""
     notes = (ROOT / "benchmarks" / "h100" / "NOTES.md").read_text()
     parts = re.findall(r"^#{2,} (.*)$", notes, re.MULTILINE)
     begin = tuple(" ".join(name.split()) for name in (*re.findall(r"\*\*([^*]+)\*\*", notes), *parts))
-    worth = (ROOT / "docs" / "families.md").read_text().partition("**Worth** is")[2]
+    worth = (ROOT / "docs" / "knobs.md").read_text().partition("**Worth** is")[2]
     italic = re.findall(r"(?<![*\w])\*([^*]+)\*(?!\*)", worth)
     names = {" ".join(name.split()) for name in italic} - {"italics"}
     assert len(names) > 20
