@@ -23,6 +23,7 @@ class BoundRun:
         """Pack the filter. ``memories`` has one for each operand, w as it comes (kcrs)."""
         self.plan, self.packed = plan, plan.pack(memories["w"])
         self._w, self._memories = memories["w"], {**memories, "w": self.packed}
+        self._steps, self._launch = plan.steps(self._memories), plan.runtime.launch
 
     @classmethod
     def of(cls, plan: Plan, arrays: Mapping[str, Array]) -> BoundRun:
@@ -37,7 +38,8 @@ class BoundRun:
 
     def run(self) -> None:
         """Enqueue one run."""
-        self.plan.run(self._memories)
+        for step in self._steps:
+            self._launch(*step)
 
     def call(self) -> None:
         """Do one run, and wait for it."""

@@ -15,9 +15,11 @@ from tilewright.kernels.untuned import pack
 from tilewright.plans.provenance import UNSAID, Provenance
 from tilewright.plans.streams import StreamKey, stream_key
 from tilewright.problem import Problem
-from tilewright.runtime.base import Built, Loaded, Memory, Runtime
+from tilewright.runtime.base import Bound, Built, Loaded, Memory, Runtime
 from tilewright.runtime.capacity import require_arrays
 from tilewright.runtime.pending import settle
+
+Step = tuple[Loaded, Launch, Bound]
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,19 +165,34 @@ class Plan:
             ArrayError: an operand is missing or superfluous.
             RunError: the device refused a launch.
         """
+        for loaded, launch, given in self._steps(memories, stream):
+            self.runtime.launch(loaded, launch, given, stream)
+
+    def steps(self, memories: Mapping[str, Memory]) -> list[Step]:
+        """Return the launches of ``run``, each with its memories: for one who runs the same again and again.
+
+        Raises:
+            ArrayError: an operand is missing or superfluous.
+        """
+        return [(loaded, launch, Bound(given)) for loaded, launch, given in self._steps(memories, None)]
+
+    def _steps(
+        self, memories: Mapping[str, Memory], stream: int | None
+    ) -> list[tuple[Loaded, Launch, list[Memory]]]:
         if memories.keys() != self._operands:
             raise unlike(self.problem, memories.keys())
         if self.problem.n == 0:
-            return
+            return []
         variant = self._aligned
         for memory in memories.values():
             if not memory.aligned:
                 variant = self._unaligned_for(stream)
                 break
         bound = {**variant.workspace, **self._unused, **memories}
-        for launch in variant.blueprint.launches:
-            given = [bound[name] for name in launch.args]
-            self.runtime.launch(variant.loaded[launch.kernel], launch, given, stream)
+        return [
+            (variant.loaded[launch.kernel], launch, [bound[name] for name in launch.args])
+            for launch in variant.blueprint.launches
+        ]
 
     def make_unaligned(self) -> bool:
         """Make now what runs on arrays that are not aligned; return whether that is another program.

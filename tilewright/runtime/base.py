@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from weakref import ReferenceType
 
 from tilewright.device import Device
 from tilewright.kernels.blueprint import Blueprint, Launch
@@ -75,6 +76,10 @@ class Memory:
         return self.address % 16 == 0
 
 
+class Bound(list[Memory]):
+    """The memories of a launch, in order, for one who launches the same again; never changed."""
+
+
 @dataclass(eq=False)
 class Loaded:
     """Kernels on a device.
@@ -83,12 +88,14 @@ class Loaded:
         module: the backend's own object.
         kernels: the backend's kernels, by name.
         prepared: what a backend has made of a Launch at its first run.
+        given: what a kernel has as arguments, by its name, if that was ``Bound``: no need to pass it again.
         symbols: where constant memory is, by name: address and bytes.
     """
 
     module: Any
     kernels: dict[str, Any] = field(default_factory=dict)
     prepared: dict[Launch, Any] = field(default_factory=dict)
+    given: dict[str, ReferenceType[Bound] | None] = field(default_factory=dict)
     symbols: dict[str, Any] = field(default_factory=dict)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from tilewright.errors import CompileError, DeviceError, OutOfMemory, RunError, 
 from tilewright.kernels.blueprint import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.kernels.source import full_source
 from tilewright.runtime import cache, cache_folder, forked, opencl_cache, opencl_linker, rates
-from tilewright.runtime.base import Array, Blocking, Built, Loaded, Memory, Resources
+from tilewright.runtime.base import Array, Blocking, Bound, Built, Loaded, Memory, Resources
 from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.opencl_builtins import quick
 from tilewright.runtime.opencl_driver import devices, import_opencl, told
@@ -233,8 +234,11 @@ class OpenclRuntime:
             if launch.kernel == CONSTANT:
                 return  # the kernel takes the filter as an argument in constant memory
             kernel, work_items = loaded.kernels[launch.kernel], launch.work_items
-            kernel.set_args(*[memory.handle for memory in memories])
             with self._lock:
+                last = loaded.given.get(launch.kernel)
+                if last is None or last() is not memories:
+                    kernel.set_args(*[memory.handle for memory in memories])
+                    loaded.given[launch.kernel] = ref(memories) if isinstance(memories, Bound) else None
                 self._pending.add(memories)
                 self._events.append(self._enqueue(self._queue, kernel, work_items, launch.block))
         except self.cl.Error as error:

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.direct.cpu_tile import CpuTiling, dots_bytes, live_vectors, one_row, tiling_of
+from tilewright.kernels.direct.cpu_tile import (
+    AVX2_LANES,
+    FLAT_COLUMNS,
+    CpuTiling,
+    dots_bytes,
+    live_vectors,
+    one_row,
+    reread,
+    tiling_of,
+)
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Values
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
@@ -45,6 +54,10 @@ def params(pr: Problem, device: Device) -> tuple[Param, ...]:
     view, lanes = View.of(pr), max(4, min(16, device.lanes) // word_registers(pr))
     widths = (lanes,) if pr.kg % lanes == 0 else tuple(v for v in (4, 8, 16) if v <= lanes)
     channels = sorted({*up_to(words(pr), (16, 64, 256)), words(pr)})
+    # The best tiles for few registers, 3 vectors x 4 columns and 2 x 6, fill a layer with these.
+    few = device.lanes == AVX2_LANES
+    over_k = (1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 64) if few else (1, 2, 4, 8, 16, 32, 64)
+    over_q = (1, 2, 3, 4, 5, 7, 8, 10, 16) if few else (1, 2, 4, 8, 16)
     return (
         Param("v", widths, "output channels of a vector"),
         Param("tk", up_to(ceil_div(pr.kg, 4), (1, 2, 3, 4, 6)),
@@ -52,9 +65,9 @@ def params(pr: Problem, device: Device) -> tuple[Param, ...]:
         Param("tw", up_to(view.q, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16, 17, 20, 24, 28)),
               "output columns of a register tile"),
         Param("th", up_to(view.p, (1, 2, 3, 4, 7)), "output rows of a register tile"),
-        Param("nk", up_to(ceil_div(pr.kg, 4), (1, 2, 4, 8, 16, 32, 64)), "register tiles of a block over K"),
+        Param("nk", up_to(ceil_div(pr.kg, 4), over_k), "register tiles of a block over K"),
         Param("nh", up_to(view.p, (1, 2, 3, 4, 7, 8, 14, 17, 28, 33)), "register tiles of a block over P"),
-        Param("nw", up_to(view.q, (1, 2, 4, 8, 16)), "register tiles of a block over Q"),
+        Param("nw", up_to(view.q, over_q), "register tiles of a block over Q"),
         Param("sg", (1, 2, 4, 8, 16, 32), "shares of C across the grid"),
         Param("x", (0, 1), "input in place, or copied with its padding", ("global", "shared")),
         Param("cs", tuple(channels), "channels copied per step, or words of 4 (i8)"),
@@ -150,7 +163,16 @@ def _defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling, workers
         K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles,
         C_PADDED=tiling.c_padded, K_FASTEST=k_fastest(pr), BLOCKS=tiling.blocks, WORKERS=workers,
         SHARED_BYTES=tiling.shared_bytes if cf["x"] else 64, OFFSET64=offset64(largest),
-        **share_defines(cf["combine"], sg=cf["sg"]),
+        **_loop_defines(pr, device, cf, tiling), **share_defines(cf["combine"], sg=cf["sg"]),
+    )  # fmt: skip
+
+
+def _loop_defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling) -> Values:
+    """Say how the inner loop is written; where nobody has measured the others, as plainly as can be."""
+    few = device.lanes == AVX2_LANES and not pr.is_integer
+    return dict(
+        FLAT_TAPS=int(few and 1 < pr.s <= FLAT_COLUMNS and not tiling.skip), AHEAD=int(few),
+        REREAD=reread(pr, device, cf["v"], cf["tk"], cf["th"], cf["tw"]),
     )  # fmt: skip
 
 

@@ -13,6 +13,8 @@ from tilewright.kernels.word import word_bytes, word_registers, words
 from tilewright.problem import MAX_EXTENT, Problem
 
 LOOKS = 5.0  # cycles to look at a vector of the filter, which comes from memory: whether all of it is finite
+AVX2_LANES = 8  # of an x86 core with 16 registers
+FLAT_COLUMNS = 7  # most columns of a filter whose taps are unrolled
 LINE = 16  # channels of an nhwc input that are copied and read together: one cache line
 
 
@@ -143,9 +145,18 @@ def dots_bytes(pr: Problem, device: Device) -> bool:
     return pr.is_integer and device.byte_dots
 
 
+def reread(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> int:
+    """Filter vectors of a tile that have no register, but for one: with AVX2 a multiply-add reads memory."""
+    if pr.is_integer or device.lanes != AVX2_LANES:
+        return 0
+    spare = device.regs_per_thread // max(v * word_registers(pr), device.lanes) - tk * th * tw - 1
+    return min(tk - 1, max(0, tk - spare))
+
+
 def live_vectors(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> int:
     """Lanes of a tile's vector registers: accumulators, filter vectors, one input (AVX-512 needs none)."""
     inputs: int = device.lanes < 16
     if pr.is_integer:  # a word's bytes take a register each; or what is to be taken off does
         inputs = tk + 1 if dots_bytes(pr, device) else 4
-    return (tk * th * tw + tk + inputs) * max(v * word_registers(pr), device.lanes)
+    filters = tk - reread(pr, device, v, tk, th, tw)
+    return (tk * th * tw + filters + inputs) * max(v * word_registers(pr), device.lanes)

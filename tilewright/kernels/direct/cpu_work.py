@@ -12,6 +12,7 @@ from tilewright.kernels.direct.cpu_tile import (
     dots_bytes,
     live_vectors,
     one_row,
+    reread,
     tiling_of,
     under,
 )
@@ -33,6 +34,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     down, across = ceil_div(tiling.view.p, cf["th"]), ceil_div(tiling.view.q, cf["tw"])
     tiles = tiles_of_block * tiling.filter_tiles * down * across
     turns = tiles * tiling.share * taps * tiling.met
+    again = reread(pr, device, cf["v"], cf["tk"], cf["th"], cf["tw"])
     looks = cf["tk"] * min(cf["nk"], tiling.filter_tiles) if tiling.skip else 0
     looking = LOOKS * tiling.share * taps * looks
     pixels, outputs = cf["th"] * cf["tw"], tiling.tile_k * cf["th"] * cf["tw"]
@@ -48,7 +50,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         vectors=live_vectors(pr, device, cf["v"], cf["tk"], cf["th"], cf["tw"]) // device.lanes,
         width=cf["v"] * word_registers(pr),
         multiply_adds=turns * cf["tk"] * (pixels + 1 if dots else pixels * issue_slots(pr, device)),
-        filter_loads=turns * cf["tk"], input_loads=turns * pixels, turns=int(turns),
+        filter_loads=turns * (cf["tk"] + again * (pixels - 1)), input_loads=turns * pixels, turns=int(turns),
         copying=_copying(pr, cf, tiling) * (1 if tiling.steps == 1 else tiles) + looking,
         storing=tiles * _storing(pr, cf, tiling),
         filter_bytes=tile_bytes * tiles * tiling.met,

@@ -22,6 +22,9 @@
 // NaN or an infinity: times 0 they are NaN. Example: 33x33, dilation 12, TH = 1, TW = 11: 59% of the taps are left.
 // Knobs (cpu.py): VECTOR TK TH TW (v, tk, th, tw): a tile; BK BH BW (nk, nh, nw): the tiles of a block; SG COMBINE (sg,
 // combine): shares of C; X_SHARED (x): whether the input is copied; CS (cs): so many channels at a time.
+// With 16 registers (AVX2): FLAT_TAPS unrolls the taps of a row, since a loop of three costs two cycles a tap; REREAD
+// filter vectors of a tile have no register, each multiply-add reads them; AHEAD asks for the next tile's filter, and
+// for an input in place, before they are needed. What they are follows from the tile.
 // WORKERS work-items draw BLOCKS blocks from a counter, so that no core waits while there is work: how a
 // driver deals out its work-groups (PoCL: in runs, unevenly) does not matter.
 
@@ -80,8 +83,32 @@ HOT_INLINE void add_products(wide *sum, const wide *f, acc_t one) { *sum = mul_a
 #define FORGET(pointer)
 #else  // inputs that several taps meet would be kept as broadcasts, and so spill accumulators: each tap loads anew
 #define CHANNEL_LOOP NO_UNROLL
+#if FLAT_TAPS  // nor does it load what the next tap needs
+#define FORGET(pointer) __asm__ volatile("" : "+r"(pointer) : : "memory")
+#else
 #define FORGET(pointer) __asm__("" : "+r"(pointer))
 #endif
+#endif
+
+#if FLAT_TAPS
+#define TAP_LOOP UNROLL
+#else
+#define TAP_LOOP NO_UNROLL
+#endif
+
+#if REREAD
+#define READ_AGAIN(fv, f)               \
+    __asm__ volatile("" : : : "memory"); \
+    UNROLL for (int a = TK - REREAD; a < TK; a++) fv[a] = *(const GLOBAL wide *)(f + a * VECTOR)
+#else
+#define READ_AGAIN(fv, f)
+#endif
+
+#define LINE_BYTES 64
+// Lines of the next tile's filter that are asked for with each channel: all, over the tiles that share one.
+#define NEXT_LINES ((RS * TILE_K * ACC_BYTES + BH * BW * LINE_BYTES - 1) / (BH * BW * LINE_BYTES))
+#define NEXT_STEP (NEXT_LINES * LINE_BYTES / ACC_BYTES)
+#define ASK_FOR(p) __builtin_prefetch((const void *)(ulong)(p), 0, 2)  // in the second-level cache; any address
 
 #if X_SHARED
 #include "direct_cpu_copy.h"
@@ -110,9 +137,10 @@ INLINE int all_finite(const GLOBAL acc_t *f, offset_t count) {
     return finite;
 }
 
-// acc += filter * input, over `count` channels; off += 128 * filter, where the input is that much larger.
+// acc += filter * input, over `count` channels; off += 128 * filter, where the input is that much larger. Lines from
+// `next` on are asked for meanwhile.
 HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_t *xs, const GLOBAL acc_t *filter,
-                           int count, Taps rows, Taps columns) {
+                           int count, Taps rows, Taps columns, const GLOBAL acc_t *next) {
     NO_UNROLL for (int run = 0; run < count; run += CB) {
         const SOURCE acc_t *xc = xs;
         int some = count - run < CB ? count - run : CB;
@@ -120,23 +148,40 @@ HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_
             NO_UNROLL for (int r = rows.first; r < rows.end; r++) {
                 const GLOBAL acc_t *f = filter + (r * S + columns.first) * TILE_K;
                 const SOURCE acc_t *xr = xc + r * TAP_H * TX_H + columns.first * DIL_W * TX_W;
-                NO_UNROLL for (int s = columns.first; s < columns.end; s++, f += TILE_K, xr += DIL_W * TX_W) {
+                TAP_LOOP for (int s = columns.first; s < columns.end; s++, f += TILE_K, xr += DIL_W * TX_W) {
                     FORGET(xr);
                     wide fv[TK];
-                    UNROLL for (int a = 0; a < TK; a++) fv[a] = *(const GLOBAL wide *)(f + a * VECTOR);
+                    UNROLL for (int a = 0; a < TK - REREAD; a++) fv[a] = *(const GLOBAL wide *)(f + a * VECTOR);
                     if (DOT_BYTES) UNROLL for (int a = 0; a < TK; a++) add_products(&off[a], &fv[a], COPIED(0));
                     UNROLL for (int b = 0; b < TH; b++)
                         UNROLL for (int i = 0; i < TW; i++) {
+                            READ_AGAIN(fv, f);
                             acc_t one = xr[b * STEP_H * TX_H + i * STEP_W * TX_W];
                             UNROLL for (int a = 0; a < TK; a++) add_products(&acc[a][b][i], &fv[a], one);
                         }
                 }
             }
             filter += RS * TILE_K;
+            if (AHEAD && RS > 1) {
+                UNROLL for (int i = 0; i < NEXT_LINES; i++) ASK_FOR(next + i * (LINE_BYTES / ACC_BYTES));
+                next += NEXT_STEP;
+            }
             xc += TX_C;
         }
         xs += TX_RUN;
     }
+}
+
+// Ask for the input of a block that is read in place: of each channel few lines, too few to be foreseen.
+INLINE void ask_for_input(const GLOBAL in_t *x, Place at, int channels) {
+    int columns = (BW * TW - 1) * STR_W + 1, left = at.q0 * STR_W;
+    if (columns > W - left) columns = W - left;
+    NO_UNROLL for (int c = 0; c < channels; c++)
+        NO_UNROLL for (int p = at.p0; p < at.p0 + BH * TH && p < P; p++) {
+            const GLOBAL in_t *row = x + X_AT(at.n, at.group * CG + at.c0 + c, p * STR_H, left);
+            NO_UNROLL for (int i = 0; i < columns; i += LINE_BYTES / (int)sizeof(in_t)) ASK_FOR(row + i);
+            ASK_FOR(row + columns - 1);
+        }
 }
 
 #include "direct_cpu_store.h"
@@ -155,11 +200,14 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             if (atomic_count(&arrived[2 + at.tile]) != SG - 1) return;
             FENCE();  // what others wrote before they arrived is read after
         }
+        if (AHEAD && !X_SHARED && !X_NHWC && RS == 1 && pass == 0) ask_for_input(x, at, channels);
         NO_UNROLL for (int t = 0; t < REGISTER_TILES; t++) {
             int k = t / (BH * BW) * TILE_K, p = t / BW % BH * TH, q = t % BW * TW, first_b = 0, first_i = 0;
             if (at.k0 + k >= K || at.p0 + p >= P || at.q0 + q >= Q) continue;
             offset_t filter = (offset_t)(at.group * FILTER_TILES + (at.k0 + k) / TILE_K) * C_PADDED;
             const GLOBAL acc_t *f = w + (filter + at.c0) * (RS * TILE_K);
+            const GLOBAL acc_t *next = f + (k + TILE_K < TILE_K * BK ? (offset_t)C_PADDED * (RS * TILE_K) : 0);
+            next += (offset_t)(t % (BH * BW)) * channels * NEXT_STEP;
             wide acc[TK][TH][TW], off[TK];
             FOR_TILE(a, b, i) acc[a][b][i] = (wide)(0);
             UNROLL for (int a = 0; a < TK; a++) off[a] = (wide)(0);
@@ -182,10 +230,11 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
                     int some = channels - c < CS ? channels - c : CS;
                     if (STEPS > 1 || t == 0) copy_input(shared, x, at, at.c0 + c, some);
                     accumulate(acc, off, shared + p * STEP_H * TX_H + q * STEP_W * TX_W,
-                               f + (offset_t)c * (RS * TILE_K), some, rows, columns);
+                               f + (offset_t)c * (RS * TILE_K), some, rows, columns, next + (offset_t)c * NEXT_STEP);
                 }
 #else
-                accumulate(acc, off, x + X_AT(at.n, at.group * CG + at.c0, h, left), f, channels, rows, columns);
+                accumulate(acc, off, x + X_AT(at.n, at.group * CG + at.c0, h, left), f, channels, rows, columns,
+                           next);
 #endif
                 if (DOT_BYTES) FOR_TILE(a, b, i) acc[a][b][i] -= off[a];
             }

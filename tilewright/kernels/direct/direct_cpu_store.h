@@ -23,12 +23,27 @@ INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL out_t *bias, const 
 #endif
 }
 
+#if VECTOR == 8 && DTYPE == 1
+// Store 4 to 7 of 8 neighbours.
+INLINE void store_some(GLOBAL float *to, wide v, int count) {
+    typedef float four __attribute__((ext_vector_type(4), aligned(4)));
+    typedef float two __attribute__((ext_vector_type(2), aligned(4)));
+    *(GLOBAL four *)to = __builtin_shufflevector(v, v, 0, 1, 2, 3);
+    if (count == 5) to[4] = v[4];
+    if (count == 6) *(GLOBAL two *)(to + 4) = __builtin_shufflevector(v, v, 4, 5);
+    if (count == 7) *(GLOBAL four *)(to + 3) = __builtin_shufflevector(v, v, 3, 4, 5, 6);
+}
+#endif
+
 // nchw: VECTOR pixels of VECTOR channels from k on become VECTOR channels of `count` pixels.
 INLINE void store_turned(GLOBAL done_t *y, wide rows[VECTOR], int count, int plane, int k SCALE_PARAMETER) {
     turn_lanes(rows);
     UNROLL for (int v = 0; v < VECTOR; v++) {
         GLOBAL done_t *to = y + (offset_t)v * plane;
         if (count == VECTOR) store_columns(to, rows[v], k + v);
+#if VECTOR == 8 && DTYPE == 1
+        else if (count >= 4) store_some(to, rows[v], count);
+#endif
         else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = DONE_OF(rows[v][j], k + v);
     }
 }
