@@ -15,7 +15,7 @@ from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
-from tilewright.search.strategies import rank
+from tilewright.search.ranking import rank
 
 LAYER = Problem.parse("n1c8h5w6k16r3s3p1-f32")
 
