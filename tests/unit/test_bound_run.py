@@ -53,3 +53,26 @@ def test_kernels_keep_no_memory(plan: Plan) -> None:
     del run, given
     gc.collect()
     assert last() is None
+
+
+def test_arguments_that_were_passed_half_way_are_passed_again(plan: Plan) -> None:
+    """An error, or an interrupt, leaves a kernel with some arguments of the run before it."""
+    given = [normal_inputs(LAYER, seed).given(LAYER) for seed in (0, 1)]
+    first, second = (BoundRun.of(plan, arrays) for arrays in given)
+    right = first.once()
+    loaded, launch, _ = first._steps[0]
+    kernel = loaded.kernels[launch.kernel]
+
+    class Interrupted:
+        """A kernel that takes its arguments, and is interrupted behind the last."""
+
+        def set_args(self, *arguments: object) -> None:
+            kernel.set_args(*arguments)
+            raise KeyboardInterrupt
+
+    loaded.kernels[launch.kernel] = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        second.run()
+    loaded.kernels[launch.kernel] = kernel
+    first._memories["y"].owner[:] = 0
+    np.testing.assert_array_equal(first.once(), right)

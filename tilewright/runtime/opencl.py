@@ -237,6 +237,7 @@ class OpenclRuntime:
             with self._lock:
                 last = loaded.given.get(launch.kernel)
                 if last is None or last() is not memories:
+                    loaded.given[launch.kernel] = None  # what is raised half-way leaves arguments of both
                     kernel.set_args(*[memory.handle for memory in memories])
                     loaded.given[launch.kernel] = ref(memories) if isinstance(memories, Bound) else None
                 self._pending.add(memories)
