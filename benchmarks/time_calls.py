@@ -46,6 +46,7 @@ def main() -> None:
     calls: dict[str, Callable[[], object]] = {
         "plan(x, packed, bias)": lambda: plan(x, packed, bias),
         "plan(..., out=out)": lambda: plan(x, packed, bias, out=out),
+        "plan.bind(..., out=out)": plan.bind(x, packed, bias, out=out),
         "tw.conv2d(x, w, bias)": lambda: tw.conv2d(x, w, bias, padding=1, activation="relu"),
         "torch.conv2d(x, w, bias)": lambda: torch.conv2d(x, w, bias, padding=1),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,33 +24,37 @@ CALLS = 60
 
 
 def main() -> None:
-    """Print a line for each state of the caches."""
+    """Print a line for each way to call and state of the caches."""
     runtime: Any = open_runtime("cpu")
     layer, plan = tw.Problem.parse(LAYER), tw.plan(LAYER, "cpu", family="direct")
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(shape, np.float32) for shape in (layer.x_shape, layer.w_shape))
     packed = plan.pack(w)
     out, launch, launched = plan(x, packed), runtime.launch, []
+    calls = {"plan": lambda: plan(x, packed, out=out), "plan.bind": plan.bind(x, packed, out=out)}
 
     def noted(*given: Any) -> None:
         launched.append(time.perf_counter_ns())
         launch(*given)
 
+    def timed(call: Callable[[], object], cold: bool) -> tuple[float, float]:
+        if cold:
+            runtime._flusher.enqueue()
+            runtime.synchronize()
+        launched.clear()
+        start = time.perf_counter_ns()
+        call()
+        return (launched[0] - start) / 1e3, (time.perf_counter_ns() - start) / 1e3
+
+    runtime.launch = noted
     for state in ("warm", "cold"):
-        before, whole = [], []
-        for _ in range(CALLS):
-            if state == "cold":
-                runtime._flusher.enqueue()
-                runtime.synchronize()
-            launched.clear()
-            runtime.launch = noted
-            start = time.perf_counter_ns()
-            plan(x, packed, out=out)
-            whole.append((time.perf_counter_ns() - start) / 1e3)
-            runtime.launch = launch
-            before.append((launched[0] - start) / 1e3)
-        to_launch, in_all = map(statistics.median, (before, whole))
-        print(f"{state}: {to_launch:.0f} us to the launch, {in_all:.0f} in all")
+        times: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
+        for _ in range(CALLS):  # in turns, since the machine's speed changes
+            for name, call in calls.items():
+                times[name].append(timed(call, state == "cold"))
+        for name, pairs in times.items():
+            to_launch, in_all = map(statistics.median, zip(*pairs, strict=True))
+            print(f"{state}, {name}: {to_launch:.0f} us to the launch, {in_all:.0f} in all")
 
 
 if __name__ == "__main__":

@@ -155,6 +155,35 @@ def test_a_plan_can_be_recorded_in_a_graph(torch: Any, layer: tuple[Any, Any, An
     near(torch, y, want)
 
 
+def test_a_bound_call_runs_on_the_current_stream_and_can_be_recorded(
+    torch: Any, layer: tuple[Any, Any, Any, Any]
+) -> None:
+    x, w, b, want = layer
+    plan = tw.plan(LAYER + "+bias", "cuda")
+    late, side = torch.zeros_like(x), torch.cuda.Stream()
+    run = plan.bind(late, plan.pack(w), b)
+    run()
+    late.copy_(x)
+    near(torch, run(), want)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        late.zero_()
+        run()  # whatever is made at the first use
+        torch.cuda._sleep(2_000_000_000)
+        late.copy_(x)
+        assert run() is run.out
+        assert not side.query(), "a call waited for the device"
+    side.synchronize()
+    near(torch, run.out, want)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side):
+        run()
+    run.out.zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    near(torch, run.out, want)
+
+
 def test_a_graph_is_replayed_again_and_again_beside_calls(
     torch: Any, layer: tuple[Any, Any, Any, Any]
 ) -> None:
@@ -391,6 +420,7 @@ def test_streams_do_not_share_a_workspace(torch: Any) -> None:
     packed = plan.pack(w)
     want = [torch.nn.functional.conv2d(x.double(), w.double(), padding=1).float() for x in xs]
     _on_streams(torch, [lambda x=x: plan(x, packed) for x in xs], want)
+    _on_streams(torch, [plan.bind(x, packed) for x in xs], want)
 
 
 def test_streams_do_not_share_constant_memory(torch: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from tilewright.arrays.look import look, look_at
@@ -13,11 +14,12 @@ from tilewright.device import Device
 from tilewright.errors import DeviceError
 from tilewright.kernels.config import Config
 from tilewright.plans.binding import Binding
+from tilewright.plans.bound_call import BoundCall, BoundLaunches
 from tilewright.plans.packed import Packed, packed_memory
 from tilewright.plans.plan import Plan
 from tilewright.plans.plan_cache import let_go_oldest, with_room
 from tilewright.plans.provenance import Origin, Provenance
-from tilewright.plans.stream_plans import StreamPlans
+from tilewright.plans.stream_plans import StreamPlan, StreamPlans
 from tilewright.problem import Problem
 from tilewright.runtime import forked, open_runtime
 from tilewright.runtime.base import Memory
@@ -188,21 +190,80 @@ class LayerPlan:
             tell_written(beside["out"])
         return result
 
+    def bind(
+        self,
+        x: Array,
+        packed_w: Packed,
+        bias: Array = None,
+        z: Array = None,
+        out: Array = None,
+        scale: Array = None,
+    ) -> BoundCall:
+        """Return a call that runs the layer on these arrays, again and again; the host has less to do for it.
+
+        Write the next input into ``x``. An array that a call would copy first (on a CPU one with gaps; on
+        OpenCL devices other than CPUs all) is copied in each call here, too.
+
+        Args:
+            x, packed_w, bias, z, scale: as in a call.
+            out: as in a call; None: one new array, which all calls write.
+
+        Raises:
+            ArrayError, OutOfMemory, DeviceError: as in a call.
+
+        Example:
+            >>> import numpy as np, tilewright as tw
+            >>> plan = tw.plan("n1c8h6w6k16r3s3p1-f32", device="cpu")
+            >>> x, w = np.zeros((1, 8, 6, 6), np.float32), np.ones((16, 8, 3, 3), np.float32)
+            >>> run = plan.bind(x, plan.pack(w))
+            >>> x[:] = 1
+            >>> float(run()[0, 0, 3, 3]), float(run.out[0, 0, 0, 0])
+            (72.0, 32.0)
+        """
+        memory = packed_memory(packed_w, self.problem, self.config, self._where)
+        seen, beside = look("x", x), look_at(bias=bias, z=z, out=out, scale=scale)
+        self._refuse_forked()
+        runtime, given = self.plan.runtime, {"x": seen, **beside}
+        arrays, result = with_room(runtime, self.plan, self._binding.bind, seen, given, beside, "nchw")
+        beside["out"] = look("out", result)
+        memories = {name: runtime.wrap(array) for name, array in arrays.items()}
+        there = {"x": seen, **beside, "y": beside["out"]}
+        in_place = runtime.unified or not self._on_cpu
+        if not in_place or any(there[name].address != one.address for name, one in memories.items()):
+            return BoundCall(result, self.problem, partial(self.run, seen, memory, beside))
+        launches = BoundLaunches({**memories, "w": memory})
+        again = partial(self._run_bound, launches, seen, beside["out"])
+        return BoundCall(result, self.problem, partial(with_room, runtime, self.plan, again))
+
+    def _run_bound(self, launches: BoundLaunches, x: ArrayView, out: ArrayView) -> None:
+        stream = current_stream(x)
+        self._in_turn(stream, partial(launches.enqueue, stream))
+        tell_written(out)
+
     def _launch(self, arrays: Mapping[str, Array], w: ArrayView | Memory, stream: int | None) -> None:
-        """Run the kernel on a stream; on a CPU wait for it, however the call ends: it has callers' arrays."""
+        """Run the kernel on callers' arrays."""
+        runtime = self.plan.runtime
+
+        def enqueue(own: StreamPlan) -> None:
+            memories = {name: runtime.wrap(array) for name, array in arrays.items()}
+            packed = own.pack(runtime.wrap(in_place(w)), stream) if isinstance(w, ArrayView) else w
+            memories["w"] = packed
+            own.plan.run(memories, stream)
+            if self._on_cpu and not runtime.unified:
+                runtime.download(memories["y"], arrays["y"])
+
+        self._in_turn(stream, enqueue)
+
+    def _in_turn(self, stream: int | None, enqueue: Callable[[StreamPlan], None]) -> None:
+        """Enqueue with what a stream has; on a CPU wait, however the call ends: it has callers' arrays."""
         runtime = self.plan.runtime
         self._refuse_forked()
         with self._lock:
             own = self._streams.of(stream)
             try:
-                memories = {name: runtime.wrap(array) for name, array in arrays.items()}
-                packed = own.pack(runtime.wrap(in_place(w)), stream) if isinstance(w, ArrayView) else w
-                memories["w"] = packed
-                own.plan.run(memories, stream)
+                enqueue(own)
                 if self._on_cpu:
                     runtime.synchronize()
-                    if not runtime.unified:
-                        runtime.download(memories["y"], arrays["y"])
             except BaseException:
                 if self._on_cpu:
                     settle(runtime)

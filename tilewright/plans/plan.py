@@ -168,13 +168,13 @@ class Plan:
         for loaded, launch, given in self._steps(memories, stream):
             self.runtime.launch(loaded, launch, given, stream)
 
-    def steps(self, memories: Mapping[str, Memory]) -> list[Step]:
+    def steps(self, memories: Mapping[str, Memory], stream: int | None = None) -> list[Step]:
         """Return the launches of ``run``, each with its memories: for one who runs the same again and again.
 
         Raises:
             ArrayError: an operand is missing or superfluous.
         """
-        return [(loaded, launch, Bound(given)) for loaded, launch, given in self._steps(memories, None)]
+        return [(loaded, launch, Bound(given)) for loaded, launch, given in self._steps(memories, stream)]
 
     def _steps(
         self, memories: Mapping[str, Memory], stream: int | None
