@@ -757,6 +757,56 @@ def test_a_stream_that_records_is_got_ready_without_waiting_for_the_device(
         layer(cupy.array(X), packed)
 
 
+def test_bound_calls_are_enqueued_on_the_callers_stream(cupy: FakeCupy) -> None:
+    """Arrays of a GPU are used in place: a call has a plan's launches alone, and waits for nothing."""
+    text = "n2c4h7w9k6r3s2-f32+bias"
+    layer = LayerPlan(Plan.make(cupy.runtime("cuda"), Problem.parse(text), Config.parse("reference:v=1")))
+    x, b = cupy.array(np.zeros_like(X)), cupy.array(np.zeros(6, F))
+    run, other = (layer.bind(x, layer.pack(cupy.array(W)), b) for _ in range(2))
+    before = len(cupy.launched), cupy.waits
+    x.data_[:] = X
+    for stream in (5, 6, 5):
+        cupy.stream = stream
+        run.out.data_.fill(0)
+        near(run().data_, expected("n2c4h7w9k6r3s2-f32", X, W))
+    assert cupy.launched[before[0] :] == [5, 6, 5] and cupy.waits == before[1]
+    assert run() is run.out is not other()
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_streams_share_no_workspace_of_a_bound_call(
+    start: int, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor what arrays that are not aligned need; a stream that comes again makes nothing anew."""
+    problem, runtime = Problem.parse("n2c4h7w9k6r3s2-f32"), cupy.runtime("cuda")
+    plain, launch, used = Reference.blueprint, runtime.launch, []
+
+    def works(family: Any, *given: Any, aligned: bool = True) -> Any:
+        blueprint = plain(family, *given, aligned)
+        return replace(blueprint, workspace=(Buffer("here" if aligned else "copied", 64),))
+
+    def named(loaded: Any, one: Launch, given: Any, stream: int | None = None) -> None:
+        used.append((stream, given))
+        launch(loaded, one, given, stream)
+
+    monkeypatch.setattr(Reference, "blueprint", works)
+    layer = LayerPlan(Plan.make(runtime, problem, Config.parse("reference:v=1")))
+    memory = np.empty(X.size + 5, F)
+    begin = -memory.ctypes.data % 16 // 4 + start
+    there = memory[begin : begin + X.size].reshape(X.shape)
+    there[:] = X
+    run = layer.bind(cupy.array(there), layer.pack(cupy.array(W)))
+    monkeypatch.setattr(runtime, "launch", named)
+    for stream in (5, 6, 5):
+        cupy.stream = stream
+        near(run().data_, expected("n2c4h7w9k6r3s2-f32", X, W))
+    plans = {key: one.plan for key, one in layer._streams.by_stream.items()}
+    assert len({id(plan) for plan in plans.values()}) == 3
+    assert [len(plan._unaligned) for plan in plans.values()] == [0, start, start]
+    (_, first), (_, second), (_, third) = used
+    assert first is third is not second, "the steps of a stream are kept"
+
+
 @pytest.mark.parametrize("recording", [False, True])
 def test_what_a_threads_own_stream_had_goes_with_the_thread(
     recording: bool, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
