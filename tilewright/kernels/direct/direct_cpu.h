@@ -162,10 +162,10 @@ HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_
                 }
             }
             filter += RS * TILE_K;
-            if (AHEAD && RS > 1) {
-                UNROLL for (int i = 0; i < NEXT_LINES; i++) ASK_FOR(next + i * (LINE_BYTES / ACC_BYTES));
-                next += NEXT_STEP;
-            }
+#if AHEAD && RS > 1
+            UNROLL for (int i = 0; i < NEXT_LINES; i++) ASK_FOR(next + i * (LINE_BYTES / ACC_BYTES));
+            next += NEXT_STEP;
+#endif
             xc += TX_C;
         }
         xs += TX_RUN;
@@ -200,7 +200,9 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             if (atomic_count(&arrived[2 + at.tile]) != SG - 1) return;
             FENCE();  // what others wrote before they arrived is read after
         }
-        if (AHEAD && !X_SHARED && !X_NHWC && RS == 1 && pass == 0) ask_for_input(x, at, channels);
+#if AHEAD && !X_SHARED && !X_NHWC && RS == 1
+        if (pass == 0) ask_for_input(x, at, channels);
+#endif
         NO_UNROLL for (int t = 0; t < REGISTER_TILES; t++) {
             int k = t / (BH * BW) * TILE_K, p = t / BW % BH * TH, q = t % BW * TW, first_b = 0, first_i = 0;
             if (at.k0 + k >= K || at.p0 + p >= P || at.q0 + q >= Q) continue;
