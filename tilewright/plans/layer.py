@@ -232,8 +232,8 @@ class LayerPlan:
         if not in_place or any(there[name].address != one.address for name, one in memories.items()):
             return BoundCall(result, self.problem, partial(self.run, seen, memory, beside))
         launches = BoundLaunches({**memories, "w": memory})
-        again = partial(self._run_bound, launches, seen, beside["out"])
-        return BoundCall(result, self.problem, partial(with_room, runtime, self.plan, again))
+        given_room = partial(with_room, runtime, self.plan, self._run_bound)
+        return BoundCall(result, self.problem, partial(given_room, launches, seen, beside["out"]))
 
     def _run_bound(self, launches: BoundLaunches, x: ArrayView, out: ArrayView) -> None:
         stream = current_stream(x)
