@@ -1,0 +1,75 @@
+"""The kn2row family: last layers on tensor cores, in all shapes, layouts and epilogues."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from here import EMULATED_AND_GPU, agrees
+from test_gpu_path import runtime
+
+from tilewright.checking.verify import Verifier
+from tilewright.kernels import family
+from tilewright.kernels.family import Config
+from tilewright.plans.plan import Plan
+from tilewright.problem import Problem
+
+__all__ = ["runtime"]  # a fixture
+
+KIND = family("kn2row")
+BASE = dict(combine=0, th=4, tw=14, rb=2, pt=1, f=1, split=1, warps=2, mb=2)
+LAYERS = (
+    ("n1c32h12w20k1r5s5p2-f16-nhwc", dict(tw=12)),  # one chunk of channels
+    ("n2c40h9w17k3r3s3p1-f16-nhwc+bias+relu", {}),  # channels past the last whole chunk
+    ("n1c12h9w17k3r3s3p1-bf16-nhwc+silu", {}),  # pixels that are no whole 16 bytes
+    ("n1c64h10w21k4r3s3p1-f16-nhwc+add0.5", dict(tw=21, f=0, pt=2)),
+    ("n1c128h10w24k2r3s3p1-bf16-nhwc", dict(tw=22, split=4, warps=4, pt=2)),
+    ("n1c64h11w13k3r3s3p1-f16-nhwc", dict(th=11, tw=13, rb=12, warps=4)),  # a tile in a single step
+    ("n1c32h13w20k5r3s3p1-f16-nhwc2nchw+bias", dict(rb=3, pt=4, warps=2)),
+    ("n1c32h20w24k1r5s3p3x2d2x3-f16-nhwc", dict(th=8, tw=10, rb=3)),  # dilated
+    ("n1c16h9w40k40r1s1-f16-nhwc+bias", dict(tw=40, rb=1)),
+    ("n1c8h7w33k3r1s9p0x4-f16-nhwc", dict(tw=24, th=7, rb=3)),
+    ("n1c24h40w3k2r9s1p4x0-f16-nhwc", dict(tw=3, th=8, rb=4)),
+    ("n1c64h9w17k3r3s3p1-i8-nhwc", {}),
+    ("n2c80h9w17k3r3s3p1-i8-nhwc+bias+relu+requant", dict(f=0, pt=2)),
+    ("n1c7h9w17k1r5s5p2-i8-nhwc", dict(tw=12)),
+    ("n1c32h9w17k3r3s3p1-tf32-nhwc+bias", dict(pt=2)),
+    ("n1c20h9w17k1r3s3p0-tf32-nhwc", dict(tw=14, f=0)),
+    ("n2c40h10w24k3r3s3p1-f16+bias+relu", dict(tw=16, pt=8, rb=4)),  # runs of eight pixels
+    ("n1c32h10w20k1r5s5p2-f16", dict(tw=16, pt=4, f=0)),  # of four
+    ("n1c48h9w18k4r3s3p1-bf16+add", dict(tw=12, pt=2)),  # of two
+    ("n1c64h9w17k3r3s3p1-f16+silu", dict(tw=17, pt=4)),  # pixel by pixel
+    ("n1c64h9w32k2r3s3p0-f16-nchw2nhwc+bias", dict(tw=24, pt=8, split=2)),
+    ("n1c80h10w24k3r3s3p1-i8+requant", dict(tw=16, pt=8, rb=4)),
+    ("n1c64h10w20k3r3s3p1-i8+bias", dict(tw=16, pt=4, f=0)),
+    ("n1c64h9w18k3r3s3p1-i8", dict(tw=18, pt=2)),
+    ("n1c24h10w20k3r3s3p1-tf32+bias", dict(tw=16, pt=4)),
+    ("n1c24h10w18k3r3s3p1-tf32", dict(tw=12, pt=2, split=2, warps=4)),
+    ("n1c16h9w17k3r3s3p1-tf32", dict(tw=17, pt=1)),
+    ("n1c32h12w20k2r3s3p1-f16-nhwc+bias+relu+maxpool2", dict(combine=2)),
+    ("n1c32h13w24k2r3s3p1-f16+maxpool3u2p1", dict(combine=2, tw=16, pt=8, rb=4)),
+    ("n1c64h12w20k2r3s3p1-i8-nhwc+maxpool2+requant", dict(combine=2)),
+)
+WITH_NAN = tuple(layer for layer in LAYERS if "-i8" not in layer[0])[::2]
+
+
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
+@pytest.mark.parametrize(("text", "change"), LAYERS)
+def test_last_layers(text: str, change: dict[str, int], device: str, runtime: object) -> None:
+    problem, config = Problem.parse(text), Config.make("kn2row", BASE | change)
+    KIND.check(problem, runtime.device, config)
+    plan = Plan.make(runtime, problem, config)
+    agrees(plan)
+    agrees(plan, shift=2 if problem.dtype in ("f16", "bf16") else 4)  # and where arrays are not aligned
+
+
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
+@pytest.mark.parametrize(("text", "change"), WITH_NAN)
+def test_a_nan_stays_with_the_outputs_that_it_belongs_to(
+    text: str, change: dict[str, int], device: str, runtime: object
+) -> None:
+    """Channels, taps and pixels past the last are multiplied by zeros: with NaN and infinity in x, in full."""
+    verifier = Verifier(runtime, Problem.parse(text), 0)
+    candidate = verifier.candidate(Config.make("kn2row", BASE | change))
+    check = verifier.check(candidate, True, lambda stage: None, math.inf)
+    assert check.ok, check.reason

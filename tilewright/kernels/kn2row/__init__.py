@@ -1,0 +1,1 @@
+"""Last layers, of few output channels, on tensor cores."""

@@ -1,0 +1,115 @@
+// kn2row: convolution of few output channels on tensor cores, as networks that make images end with, in f16, bf16, tf32
+// and i8.
+//
+//   y[n,k,p,q] = epilogue(sum over r,s of taps[n,p+r*d-pad,q+s*d-pad][k,r,s])
+//   taps[n,h,w][k,r,s] = sum over c of x[n,c,h,w] * w[k,c,r,s]
+//
+// As an implicit GEMM such a layer has 1 to 4 columns, of which tensor cores have 8 or more, and each input is read once
+// for each tap. Here a product's columns are all K R S taps (3x3 to 3 channels: 27 of 32), an input is read once, straight
+// from global memory into a fragment, and what is left is R S adds for an output.
+//
+//     x, a row of pixels      taps of a pixel, in shared memory        an output
+//     C channels       *      27 = 3 channels of 3x3            ->     9 of them, of 9 neighbouring pixels
+//
+// A block makes HB x WB outputs, RB rows of x at a time. Their taps lie in a ring of RING rows of COLUMNS pixels, from
+// where every thread adds up outputs of the RB rows that are whole by then. A step has one barrier: the ring has RB rows
+// more than are read.
+//
+// M x N of a product m16n8 is taps x pixels. A lane's words of x are 16 bytes of a pixel in nhwc; in nchw VX neighbours
+// of 4 IN_WORD channels each, turned in registers, and then the pixels of neighbouring products alternate:
+//
+//     nhwc   product i has pixels 8 i .. 8 i + 7            nchw, VX = 4   product i has pixels i, 4 + i, 8 + i ..
+//
+// Knobs (spec.py; docs/families.md has what each buys): HB WB (th, tw) the block's tile of outputs, RB (rb) rows of a
+// step, PT (pt 1 .. 8) products side by side, F_SHARED (f) where the filter is, SPLIT (split) shares of C of a block,
+// WARPS (warps).
+// Example: n1c32h256w256k1r5s5p2 in f16, HB = 32, WB = 60, RB = 4: rows of 64 pixels with 25 taps each, a ring of 12.
+
+#include "dialect.h"
+
+#define THREADS (32 * WARPS)
+#define KB K
+#define TAPS (K * R * S)
+#define MT ((TAPS + 15) / 16)              // pieces of a product
+#define XH (HB + (R - 1) * DIL_H)          // rows of x under the tile
+#define TURNS ((XH + RB - 1) / RB)
+#define PIXELS (RB * COLUMNS)              // of a step
+#define UNIT (8 * PT)                      // pixels that a warp takes at once
+#define NUMBER_BYTES (DTYPE == 4 ? 1 : DTYPE == 1 ? 4 : 2)
+#define IN_WORD (4 / NUMBER_BYTES)
+#define CHUNK (16 * IN_WORD)               // channels of two products
+#define CHUNKS ((C + CHUNK - 1) / CHUNK)
+#define W_WORDS (CHUNKS * 2 * MT * 128)
+#define W_STAGED (F_SHARED ? W_WORDS : 0)
+
+#include "tile.h"
+#include "kn2row_product.h"
+
+// Where a pixel's taps of a row of the ring begin, those of share `share`.
+INLINE int taps_at(int slot, int share) { return (slot * SPLIT + share) * (TAPS * PITCH); }
+
+// Keep a warp's taps: lanes have two columns of each product, and of these the rows lane / 4 and lane / 4 + 8.
+INLINE void keep_taps(SHARED acc_t *ring, acc_t acc[MT][PT][4], int row0, int first, int share, int lane) {
+    UNROLL for (int i = 0; i < PT; i += VX)
+        UNROLL for (int pair = 0; pair < 2; pair++) {  // of nhwc, both at once
+            const int pixel = first + 8 * i + (lane % 4 * 2 + pair) * VX;
+            if ((X_NHWC && pair) || (PIXELS % UNIT && pixel >= PIXELS)) continue;
+            SHARED acc_t *to = ring + taps_at((row0 + pixel / COLUMNS) % RING, share) + pixel % COLUMNS;
+            UNROLL for (int m = 0; m < 2 * MT; m++) {
+                const int tap = 8 * m + lane / 4;
+                acc_t run[RUN];
+                if (TAPS % 8 && tap >= TAPS) continue;
+#if X_NHWC
+                run[0] = acc[m / 2][i][m % 2 * 2], run[1] = acc[m / 2][i][m % 2 * 2 + 1];
+#else
+                UNROLL for (int j = 0; j < VX; j++) run[j] = acc[m / 2][i + j][m % 2 * 2 + pair];
+#endif
+                STORE_RUN(to + tap * PITCH, run);
+            }
+        }
+}
+
+// Finish the outputs whose last row of x came with this step.
+INLINE void add_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const SHARED acc_t *ring, Place at,
+                   int row0 SCALE_PARAMETER) {
+    NO_UNROLL for (int item = THREAD(0); item < K * RB * WB; item += THREADS) {
+        const int k = item / (RB * WB), q = item % WB, p = row0 + item / WB % RB - (R - 1) * DIL_H;
+        if (p < 0 || p >= HB) continue;
+        const SHARED acc_t *column = ring + k * (R * S) * PITCH + q + LEAD;
+        int slot = p % RING;
+        acc_t sum = 0;
+        UNROLL for (int r = 0; r < R; r++) {
+            UNROLL for (int share = 0; share < SPLIT; share++)
+                UNROLL for (int s = 0; s < S; s++)
+                    sum += column[taps_at(slot, share) + (r * S + s) * PITCH + s * DIL_W];
+            slot += DIL_H;
+            if (slot >= RING) slot -= RING;
+        }
+        finish(y, bias, z, at, k, p, q, sum SCALE_ARGUMENT);
+    }
+}
+
+// w: packed words, by their bits
+BOUNDED_KERNEL(kn2row, THREADS, MIN_BLOCKS)
+(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
+ const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y SCALE_PARAMETER) {
+    SHARED_ARRAY(shared);
+    SHARED acc_t *ring = shared + W_STAGED;
+    const Place at = find_place(GROUP(0));
+    const int lane = THREAD(0) % 32, warp = THREAD(0) / 32, share = warp % SPLIT;
+    stage_w(shared, w);
+    FIND_FILTER(filter, shared, w, share, lane);
+    if (F_SHARED) {
+        ASYNC_WAIT(0);
+        BARRIER();
+    }
+    NO_UNROLL for (int turn = 0; turn < TURNS; turn++) {
+        NO_UNROLL for (int first = warp / SPLIT * UNIT; first < PIXELS; first += WARPS / SPLIT * UNIT) {
+            acc_t acc[MT][PT][4];
+            sum_up(acc, x, filter, at, turn * RB, first, share, lane);
+            keep_taps(ring, acc, turn * RB, first, share, lane);
+        }
+        BARRIER();
+        add_up(y, bias, z, ring, at, turn * RB SCALE_ARGUMENT);
+    }
+}

@@ -1,0 +1,200 @@
+// Products of the kn2row family: words of x from global memory to fragments, and the taps of a warp's pixels.
+//
+//   stage_w       the filter into shared memory, if F_SHARED
+//   FIND_FILTER   the filter, of words [chunk][step][piece][lane][4] as it is packed: staged, or a lane's in its registers
+//   sum_up        the taps of UNIT pixels, of one share of the channels: of every SPLIT-th chunk
+//   RUN, STORE_RUN   sums of a lane that are neighbours in the ring
+//
+// A chunk is two products. Lane t of the four that share a pixel has words 4 t .. 4 t + 3 of its 16: of the first product
+// words 4 t and 4 t + 1, where the instruction has words t and t + 4. The filter is packed in the same order.
+// needs: WHOLE  x may be read in whole words (of four channels, or VX pixels: as many bytes at once)
+
+#include "fetch_if.h"
+#include "mma_sync.h"
+#include "mma_tf32.h"
+
+#define PLANE_STEP (X_NHWC ? 1 : H * W)  // numbers to the next channel
+#define SHARE_CHUNKS (CHUNKS / SPLIT)
+#if X_NHWC
+#define RUN 2
+#define STORE_RUN(to, run) store_run(2, to, run)
+#elif VX == 1
+#define RUN 1
+#define STORE_RUN(to, run) (*(to) = (run)[0])
+#else
+#define RUN VX
+#if VX == 2
+#define STORE_RUN(to, run) store_run(2, to, run)
+#elif VX == 4
+#define STORE_RUN(to, run) store_run(4, to, run)
+#else
+#define STORE_RUN(to, run) (store_run(4, to, run), store_run(4, (to) + 4, (run) + 4))
+#endif
+#endif
+
+// A number of x as it is multiplied, by its bits.
+#if DTYPE == 1
+#define BITS_OF(v) tf32_of(float_bits(v))
+#elif DTYPE == 4
+#define BITS_OF(v) (unsigned)(unsigned char)(v)
+#else
+#define BITS_OF(v) (unsigned)(v)
+#endif
+
+INLINE void stage_w(SHARED acc_t *to, const GLOBAL acc_t *w) {
+    UNROLL_BY(4) for (int i = THREAD(0) * 4; i < W_STAGED; i += THREADS * 4) async_copy4(to + i, w + i, 1);
+    ASYNC_COMMIT();
+}
+
+typedef struct {
+    const GLOBAL in_t *from;  // channel 0 of a pixel of the image, or of any
+    int inside;               // whether it lies in the image, and in the step
+} Pixel;
+
+INLINE Pixel find_pixel(const GLOBAL in_t *x, Place at, int row0, int pixel) {
+    Pixel it;
+    const int row = row0 + pixel / COLUMNS, h = at.p0 - PAD_T + row, w = at.q0 - PAD_L - LEAD + pixel % COLUMNS;
+    it.inside = (unsigned)h < H && (unsigned)w < W && row < XH && (PIXELS % UNIT == 0 || pixel < PIXELS);
+    it.from = x + (it.inside ? X_AT(at.n, 0, h, w) : 0);
+    return it;
+}
+
+// Word `word` of a pixel's channels, number by number.
+INLINE unsigned word_of(const GLOBAL in_t *from, int word) {
+    unsigned bits = 0;
+    UNROLL for (int i = 0; i < IN_WORD; i++)
+        if (C % CHUNK == 0 || word * IN_WORD + i < C)
+            bits |= BITS_OF(from[(offset_t)(word * IN_WORD + i) * PLANE_STEP]) << (8 * NUMBER_BYTES * i);
+    return bits;
+}
+
+#ifdef __CUDACC__  // ------------------------------------------------------------- CUDA C++
+
+#if F_SHARED
+typedef const unsigned *filter_t;
+#define FIND_FILTER(name, shared, w, share, lane) const filter_t name = (filter_t)(shared)
+#else
+typedef const unsigned (*filter_t)[2][MT][4];
+#define FIND_FILTER(name, shared, w, share, lane)                                                              \
+    unsigned name[SHARE_CHUNKS][2][MT][4];                                                                     \
+    UNROLL for (int i = 0; i < SHARE_CHUNKS; i++)                                                              \
+        UNROLL for (int j = 0; j < 2 * MT; j++)                                                                \
+            fetch4(name[i][j / MT][j % MT],                                                                    \
+                   (const unsigned *)(w) + (((i * SPLIT + (share)) * 2 * MT + j) * 32 + (lane)) * 4)
+#endif
+
+#if X_NHWC
+#define PLACES PT  // pixels of a lane, or runs of VX
+
+// Its words of chunk `chunk`.
+INLINE void read_words(unsigned words[1][4], Pixel it, int chunk, int t) {
+#if WHOLE
+    const int last = C * NUMBER_BYTES / 16;
+    fetch4_if(words[0], (const unsigned *)it.from + chunk * 16 + t * 4,
+              it.inside && (C % CHUNK == 0 || chunk * 4 + t < last));
+    UNROLL for (int j = 0; j < 4; j++) if (DTYPE == 1) words[0][j] = tf32_of(words[0][j]);
+#else
+    UNROLL for (int j = 0; j < 4; j++) words[0][j] = it.inside ? word_of(it.from, chunk * 16 + t * 4 + j) : 0;
+#endif
+}
+#else
+#define PLACES (PT / VX)
+#if VX == IN_WORD
+#define FETCH_IF fetch1_if
+#elif VX == 2 * IN_WORD
+#define FETCH_IF fetch2_if
+#else
+#define FETCH_IF fetch4_if
+#endif
+
+// From IN_WORD channels of four bytes of pixels each to as many pixels of IN_WORD channels, in place.
+INLINE void turn(unsigned v[IN_WORD]) {
+#if IN_WORD == 2
+    const unsigned low = (v[0] & 0xffff) | v[1] << 16;
+    v[1] = v[0] >> 16 | (v[1] & 0xffff0000), v[0] = low;
+#elif IN_WORD == 4
+    unsigned to[4];
+    UNROLL for (int i = 0; i < 4; i++) {
+        to[i] = 0;
+        UNROLL for (int j = 0; j < 4; j++) to[i] |= (v[j] >> 8 * i & 0xff) << 8 * j;
+    }
+    UNROLL for (int i = 0; i < 4; i++) v[i] = to[i];
+#endif
+}
+
+INLINE void read_words(unsigned words[VX][4], Pixel it, int chunk, int t) {
+#if WHOLE
+    unsigned of[4][IN_WORD][VX / IN_WORD];
+    UNROLL for (int j = 0; j < 4; j++)
+        UNROLL for (int i = 0; i < IN_WORD; i++) {
+            const int c = (chunk * 16 + t * 4 + j) * IN_WORD + i;
+            const unsigned *from = (const unsigned *)(it.from + (offset_t)c * PLANE_STEP);
+            FETCH_IF(of[j][i], from, it.inside && (C % CHUNK == 0 || c < C));
+        }
+    UNROLL for (int j = 0; j < 4; j++)
+        UNROLL for (int u = 0; u < VX / IN_WORD; u++) {
+            unsigned v[IN_WORD];
+            UNROLL for (int i = 0; i < IN_WORD; i++) v[i] = of[j][i][u];
+            turn(v);
+            UNROLL for (int i = 0; i < IN_WORD; i++) words[u * IN_WORD + i][j] = DTYPE == 1 ? tf32_of(v[i]) : v[i];
+        }
+#else
+    UNROLL for (int u = 0; u < VX; u++)
+        UNROLL for (int j = 0; j < 4; j++)
+            words[u][j] = it.inside ? word_of(it.from + u, chunk * 16 + t * 4 + j) : 0;
+#endif
+}
+#endif
+
+INLINE void sum_up(acc_t acc[MT][PT][4], const in_t *x, filter_t filter, Place at, int row0, int first, int share,
+                   int lane) {
+    Pixel mine[PLACES];
+    UNROLL for (int i = 0; i < PLACES; i++) mine[i] = find_pixel(x, at, row0, first + VX * (8 * i + lane / 4));
+    UNROLL for (int m = 0; m < MT; m++)
+        UNROLL for (int i = 0; i < PT; i++) UNROLL for (int e = 0; e < 4; e++) acc[m][i][e] = 0;
+    UNROLL_BY(CHUNKS_AT_ONCE) for (int j = 0; j < SHARE_CHUNKS; j++) {
+        const int chunk = j * SPLIT + share;
+        unsigned words[PT][4];
+        UNROLL for (int i = 0; i < PLACES; i++) read_words(words + i * VX, mine[i], chunk, lane % 4);
+        UNROLL for (int step = 0; step < 2; step++)
+            UNROLL for (int m = 0; m < MT; m++) {
+#if F_SHARED
+                unsigned a[4];
+                load_run(4, a, filter + ((chunk * 2 + step) * MT + m) * 128 + lane * 4);
+#else
+                const unsigned *a = filter[j][step][m];
+#endif
+                UNROLL for (int i = 0; i < PT; i++)
+                    mma_sync(acc[m][i], a, words[i][2 * step], words[i][2 * step + 1]);
+            }
+    }
+}
+
+#else  // ------------------------------------------------ OpenCL C: the same sums, each by itself
+
+#if F_SHARED
+typedef const SHARED uint *filter_t;
+#define FIND_FILTER(name, shared, w, share, lane) const filter_t name = (filter_t)(shared)
+#else
+typedef const GLOBAL uint *filter_t;
+#define FIND_FILTER(name, shared, w, share, lane) const filter_t name = (filter_t)(w)
+#endif
+
+INLINE void sum_up(acc_t acc[MT][PT][4], const GLOBAL in_t *x, filter_t filter, Place at, int row0, int first, int share,
+                   int lane) {
+    for (int m = 0; m < MT; m++)
+        for (int i = 0; i < PT; i++)
+            for (int e = 0; e < 4; e++) {
+                const int column = lane % 4 * 2 + e % 2, tap = lane / 4 + e / 2 * 8;
+                const Pixel it = find_pixel(x, at, row0, first + i / VX * 8 * VX + column * VX + i % VX);
+                acc_t sum = 0;
+                for (int chunk = share; chunk < CHUNKS; chunk += SPLIT)
+                    for (int word = 0; word < 16; word++) {
+                        const int from = (chunk * 2 + word % 4 / 2) * MT + m, of = tap % 8 * 4 + word / 4;
+                        sum = dot_word(it.inside ? word_of(it.from, chunk * 16 + word) : 0,
+                                       filter[(from * 32 + of) * 4 + word % 2 * 2 + tap / 8], sum);
+                    }
+                acc[m][i][e] = sum;
+            }
+}
+#endif

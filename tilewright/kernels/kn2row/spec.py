@@ -1,0 +1,169 @@
+"""The kn2row family: last layers on tensor cores, the taps of all output channels as columns of a product.
+
+As an implicit GEMM a layer of 1 to 4 output channels leaves most of a product's columns empty.
+"""
+
+from __future__ import annotations
+
+from tilewright.arithmetic import offset64
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.kn2row.tile import (
+    CHUNK_WORDS,
+    Kn2rowTiling,
+    chunks,
+    chunks_at_once,
+    columns_of,
+    in_word,
+    lead,
+    pieces,
+    registers,
+    run,
+    taps,
+    tiling_of,
+    units,
+    whole,
+    widths,
+)
+from tilewright.kernels.kn2row.work import work_of
+from tilewright.kernels.limits import (
+    SCHEDULERS,
+    SPARE,
+    SPILLS,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    no_gpu,
+    no_tensor_cores,
+    resident_rule,
+    schedulers_rule,
+    shared_rule,
+)
+from tilewright.kernels.products import PLAIN, TF32
+from tilewright.kernels.requant import requant_defines, scale_operand
+from tilewright.kernels.split_k import (
+    POOL_APART,
+    combine_param,
+    operands,
+    partial_sums,
+    second_pass,
+    share_defines,
+)
+from tilewright.kernels.tile import NONE, TWO_PASS, View, image_defines, layer_defines
+from tilewright.kernels.work import GpuWork
+from tilewright.problem import DTYPES, Problem
+
+MOST_TAPS = 96  # of all output channels: a warp has the sums of all of them
+MOST_COLUMNS = 512
+MOST_SUMS = 24  # products side by side, of four sums of a thread each
+ROWS = (4, 8, 16, 32, 64, 128)  # of outputs
+EIGHTS = (2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64)  # of columns of the input
+
+
+class Kn2row(Family):
+    """Last layers on tensor cores."""
+
+    name = "kn2row"
+    dtypes, takes_tf32 = ("f16", "bf16", "i8", "q8"), True
+    examples = tuple(f"n2c40h9w11k2r3s3p1-{precision}-nhwc+bias" for precision in (*dtypes, "tf32"))
+    widens = False
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Take layers of few output channels, on a device that has tensor cores."""
+        if reason := super().refuses(problem, device) or no_gpu(device) or no_tensor_cores(device):
+            return reason
+        if problem.groups > 1:
+            return "it is made for layers of one group"
+        if problem.stride != (1, 1):
+            return "it computes the taps of every pixel: a stride would leave most of them unused"
+        if taps(problem) > MOST_TAPS:
+            return f"output channels and taps are more than {MOST_TAPS}: it is made for few output channels"
+        if min(columns_of(problem, tw) for tw in _widths(problem)) > MOST_COLUMNS:
+            return f"an output sees more than {MOST_COLUMNS} columns"
+        return None
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Offer the tunables, outermost choice first."""
+        return (
+            combine_param(NONE, TWO_PASS),
+            Param("th", (*(v for v in ROWS if v < problem.p), problem.p), "output rows of a block"),
+            Param("tw", _widths(problem), "output columns of a block"),
+            Param("rb", (1, 2, 3, 4, 6, 8, 12, 16, 20, 24), "rows of the input in a step"),
+            Param("pt", (1, 2, 4, 8), "eights of pixels that a warp takes at once"),
+            Param("f", (0, 1), "where the filter is kept", ("registers", "shared memory")),
+            Param("split", (1, 2, 4, 8), "shares of C in a block"),
+            Param("warps", (2, 4, 8, 16), "warps of a block"),
+            blocks_param(1, 2, 3, 4, 6, 8),
+        )  # fmt: skip
+
+    def rules(self, device: Device) -> tuple[Rule, ...]:
+        """State what the hardware and the kernel forbid."""
+        return RULES
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Lay out one launch, two where there is a pool."""
+        cf = config.values
+        tiling, combine = tiling_of(problem, cf), cf["combine"]
+        main = Launch(
+            "kn2row", (tiling.blocks, 1, 1), (32 * cf["warps"], 1, 1),
+            (*operands(combine), *scale_operand(problem)), shared_bytes=tiling.shared_bytes,
+        )  # fmt: skip
+        return Blueprint(
+            source="kn2row.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
+            launches=(main, *second_pass(problem, combine, chained=False)),
+            packed_bytes=tiling.w_bytes, pack=(), packer="kn2row_pack.cu",
+            workspace=partial_sums(problem, combine),
+        )  # fmt: skip
+
+    def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
+        """Count what one block and one thread do."""
+        return work_of(problem, device, config.values)
+
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
+        """The products of a tap, with zeros to whole chunks, and then the taps of all shares."""
+        split = config["split"]
+        along = chunks(problem) // split * CHUNK_WORDS * in_word(problem)
+        return along + problem.r * problem.s * split
+
+
+def _widths(pr: Problem) -> tuple[int, ...]:
+    found = widths(pr, EIGHTS)
+    return tuple(v for v in found if columns_of(pr, v) <= MOST_COLUMNS) or found[:1]
+
+
+def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
+    return fits_registers(device, registers(problem, cf), 32 * cf["warps"] * cf["mb"], spare=SPARE)
+
+
+RULES = (
+    Rule("rows", lambda problem, th, rb: rb <= th + (problem.r - 1) * problem.dilation[0],
+         "a step of more rows than the tile sees"),
+    Rule("runs", lambda problem, pt: pt % run(problem) == 0, "a lane has whole runs of pixels"),
+    Rule("sums", lambda problem, pt: pieces(problem) * pt <= MOST_SUMS, "more than 96 sums of a thread"),
+    Rule("shares", lambda problem, split: chunks(problem) % split == 0, "each share takes as many channels"),
+    Rule("share_warps", lambda split, warps: warps % split == 0, "each share has as many warps"),
+    Rule("pixels", lambda problem, cf: units(problem, cf) >= cf["warps"] // cf["split"],
+         "warps without pixels", needs="tw rb pt split warps"),
+    schedulers_rule(lambda warps, mb: warps * mb >= SCHEDULERS),
+    resident_rule(lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit),
+    Rule("registers", _fits_registers, SPILLS, needs="pt f split warps mb"),
+    shared_rule(lambda problem, device, cf: fits_shared(
+        device, tiling_of(problem, cf).shared_bytes, cf["mb"]), "th tw rb f split mb"),
+    POOL_APART,
+)  # fmt: skip
+
+
+def _defines(pr: Problem, tiling: Kn2rowTiling, cf: Values, aligned: bool) -> Values:
+    view = View.unflattened(pr)
+    return requant_defines(pr) | dict(
+        SHARED_BYTES=tiling.shared_bytes, DTYPE=DTYPES.index(pr.portable.dtype),
+        PRODUCTS=TF32 if pr.dtype == "f32" else PLAIN,
+        HB=cf["th"], WB=cf["tw"], RB=cf["rb"], PT=cf["pt"], F_SHARED=cf["f"], SPLIT=cf["split"],
+        WARPS=cf["warps"], MIN_BLOCKS=cf["mb"],
+        COLUMNS=tiling.columns, PITCH=tiling.pitch, RING=tiling.ring, LEAD=lead(pr), VX=run(pr),
+        WHOLE=int(aligned and whole(pr)), CHUNKS_AT_ONCE=chunks_at_once(pr, cf),
+        **layer_defines(pr, view), **image_defines(pr, view),
+        K_TILES=1, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles, K_FASTEST=1, STEPS=1, CS=1,
+        **share_defines(cf["combine"]),
+        OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, tiling.w_bytes),
+    )  # fmt: skip

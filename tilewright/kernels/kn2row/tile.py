@@ -1,0 +1,129 @@
+"""Sizes of the kn2row kernel: rows of taps in shared memory, words of the input, registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.kernels.family import Values
+from tilewright.kernels.tile import ceil_div, columns_under, rows_under
+from tilewright.problem import DTYPE_BYTES, Problem
+
+WORD, LANES = 4, 4  # bytes of a fragment's register, and lanes that share a pixel
+PIECE, EIGHT = 16, 8  # taps and pixels of a product
+RUN_BYTES = 16  # that a lane loads at once
+CHUNK_WORDS = 16  # words of a pixel in two products
+MOST_AT_ONCE = 16  # loads of a lane that are under way together
+SUM_BYTES = 4
+
+
+def taps(pr: Problem) -> int:
+    """What is computed for each pixel of the input: a tap of each output channel."""
+    return pr.k * pr.r * pr.s
+
+
+def pieces(pr: Problem) -> int:
+    """Products that the taps of eight pixels take, for each step of the sum (MT)."""
+    return ceil_div(taps(pr), PIECE)
+
+
+def chunks(pr: Problem) -> int:
+    """Steps of the sum over C, of two products each."""
+    return ceil_div(pr.c, CHUNK_WORDS * in_word(pr))
+
+
+def in_word(pr: Problem) -> int:
+    """Channels of a word."""
+    return WORD // DTYPE_BYTES[pr.dtype]
+
+
+def run(pr: Problem) -> int:
+    """Neighbouring pixels of a channel that a lane loads at once (VX): in nhwc one."""
+    if pr.layout_in == "nhwc":
+        return 1
+    number = DTYPE_BYTES[pr.dtype]
+    runs = (v for v in (8, 4, 2, 1) if WORD <= v * number <= RUN_BYTES and pr.w % v == 0)
+    return next(runs, 1)
+
+
+def whole(pr: Problem) -> bool:
+    """Whether aligned arrays are read in whole words: pixels of whole 16 bytes, or in nchw runs of words."""
+    number = DTYPE_BYTES[pr.dtype]
+    return pr.c * number % RUN_BYTES == 0 if pr.layout_in == "nhwc" else run(pr) * number >= WORD
+
+
+def lead(pr: Problem) -> int:
+    """Columns before the first that a tile needs: it begins with a run."""
+    return -pr.pad[2] % run(pr)
+
+
+def widths(pr: Problem, eights: tuple[int, ...]) -> tuple[int, ...]:
+    """Output columns of tiles that need just so many eights of the input's; and all columns."""
+    needed = (EIGHT * n - lead(pr) - columns_under(pr, 1) + 1 for n in eights)
+    found = (v // run(pr) * run(pr) for v in needed)
+    return (*(v for v in dict.fromkeys(found) if 0 < v < pr.q), pr.q)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kn2rowTiling:
+    """Sizes that follow from a problem and a config; the kernel's defines of the same names.
+
+    ``rows``: of the input, under a tile; ``turns`` of ``rb`` of them. ``columns``: of the input, whole
+    eights; ``pitch``: from one tap's to the next one's. ``ring``: rows whose taps are kept.
+    """
+
+    p_tiles: int
+    q_tiles: int
+    blocks: int
+    rows: int
+    turns: int
+    columns: int
+    pitch: int
+    ring: int
+    w_bytes: int
+    shared_bytes: int
+
+
+def columns_of(pr: Problem, tw: int) -> int:
+    """Columns of the input under a tile, whole eights of them."""
+    return EIGHT * ceil_div(lead(pr) + columns_under(pr, tw), EIGHT)
+
+
+def tiling_of(pr: Problem, cf: Values) -> Kn2rowTiling:
+    """Work out the tiling of a config."""
+    th, rb, split = cf["th"], cf["rb"], cf["split"]
+    rows, columns = rows_under(pr, th), columns_of(pr, cf["tw"])
+    turns = ceil_div(rows, rb)
+    pitch = EIGHT * (columns // EIGHT | 1)  # an odd number of eights: neighbouring taps in other banks
+    ring = rb if turns == 1 else rows_under(pr, 1) - 1 + 2 * rb
+    w_bytes = chunks(pr) * 2 * pieces(pr) * 32 * RUN_BYTES
+    p_tiles, q_tiles = ceil_div(pr.p, th), ceil_div(pr.q, cf["tw"])
+    return Kn2rowTiling(
+        p_tiles=p_tiles, q_tiles=q_tiles, blocks=pr.n * p_tiles * q_tiles, rows=rows, turns=turns,
+        columns=columns, pitch=pitch, ring=ring, w_bytes=w_bytes,
+        shared_bytes=w_bytes * cf["f"] + SUM_BYTES * ring * split * taps(pr) * pitch,
+    )  # fmt: skip
+
+
+def units(pr: Problem, cf: Values) -> int:
+    """Warps that have pixels in a step of a share, if each takes but once."""
+    return ceil_div(cf["rb"] * columns_of(pr, cf["tw"]), EIGHT * cf["pt"])
+
+
+def chunk_loads(pr: Problem, cf: Values) -> int:
+    """Loads of a lane for a chunk of its pixels."""
+    if pr.layout_in == "nhwc":
+        return cf["pt"]
+    return ceil_div(cf["pt"], run(pr)) * LANES * in_word(pr)
+
+
+def chunks_at_once(pr: Problem, cf: Values) -> int:
+    """Chunks whose loads are under way together: all, where the filter is in registers."""
+    share = chunks(pr) // cf["split"]
+    return share if cf["f"] == 0 else max(1, min(share, MOST_AT_ONCE // chunk_loads(pr, cf)))
+
+
+def registers(pr: Problem, cf: Values) -> int:
+    """Estimate of the registers a thread needs: sums, words of the input, the filter's, addresses."""
+    sums, words = 4 * pieces(pr) * cf["pt"], 4 * cf["pt"] * min(chunks_at_once(pr, cf), MOST_AT_ONCE // 4)
+    filter_ = 8 * pieces(pr) * chunks(pr) // cf["split"] if cf["f"] == 0 else 8
+    return sums + words + filter_ + 3 * ceil_div(cf["pt"], run(pr)) + 34

@@ -1,0 +1,44 @@
+"""Counts of the kn2row kernel, for the model."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Values
+from tilewright.kernels.kn2row.tile import chunk_loads, chunks, pieces, registers, taps, tiling_of, units
+from tilewright.kernels.limits import resident
+from tilewright.kernels.products import INSTRUCTION
+from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, ceil_div
+from tilewright.kernels.work import GpuWork
+from tilewright.problem import DTYPE_BYTES, Problem
+
+UNIT_CYCLES = 900.0  # until the first words of a warp's pixels have come
+
+
+def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
+    """Count what one block and one thread do."""
+    tiling, warps, split, combine = tiling_of(pr, cf), cf["warps"], cf["split"], cf["combine"]
+    threads, share = 32 * warps, chunks(pr) / split
+    turns = tiling.turns * ceil_div(units(pr, cf), warps // split)  # of a warp, with new pixels
+    products = turns * share * 2 * pieces(pr) * cf["pt"]
+    x_loads, w_loads = turns * share * chunk_loads(pr, cf), turns * share * 2 * pieces(pr) * cf["f"]
+    pixels, sums = tiling.rows * tiling.columns, pr.k * cf["th"] * cf["tw"]
+    adds = sums * pr.r * pr.s * split
+    out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
+    x_bytes = float(pixels * pr.c * DTYPE_BYTES[pr.dtype])
+    return GpuWork(
+        blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),
+        resident=resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"]),
+        shared_bytes=tiling.shared_bytes, steps=turns, turn_cycles=UNIT_CYCLES,
+        fma=products + adds / threads, shared_loads=w_loads + adds / threads,
+        staging=x_loads * 8.0 + turns * cf["pt"] * (16.0 + 3.0 * taps(pr) / 16),
+        epilogue=sums / threads * 30.0,
+        wavefronts=(pixels * taps(pr) * split + adds) / 32 + 4.0 * w_loads * warps,
+        load_bytes=x_bytes + tiling.w_bytes * (1 if cf["f"] else warps),
+        store_sectors=sums * out_bytes / 32,
+        dram_bytes=float(pr.x_bytes + tiling.w_bytes + pr.y_bytes),
+        combine=COMBINE_NAMES[combine], partial_bytes=4.0 * pr.z_elements * (combine == TWO_PASS),
+        tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
+        register_intensity=2.0 * INSTRUCTION * products / max(1.0, (x_loads * 4 + w_loads * 4) * 64),
+        block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1.0, x_bytes / 4),
+        tensor_cycles=products * warps * INSTRUCTION / device.tensor_macs,
+    )  # fmt: skip
