@@ -139,6 +139,7 @@ SHAPED = [
     "hopper",
     "toeplitz",
     "stem",
+    "kn2row",
     "grouped_mma",
     "textbook",
     "reference",

@@ -27,7 +27,7 @@ LAYERS = (
     ("n1c64h11w13k3r3s3p1-f16-nhwc", dict(th=11, tw=13, rb=12, warps=4)),  # a tile in a single step
     ("n1c32h13w20k5r3s3p1-f16-nhwc2nchw+bias", dict(rb=3, pt=4, warps=2)),
     ("n1c32h20w24k1r5s3p3x2d2x3-f16-nhwc", dict(th=8, tw=10, rb=3)),  # dilated
-    ("n1c16h9w40k40r1s1-f16-nhwc+bias", dict(tw=40, rb=1)),
+    ("n1c16h9w22k8r3s3p1-f16-nhwc+bias", dict(rb=3)),
     ("n1c8h7w33k3r1s9p0x4-f16-nhwc", dict(tw=24, th=7, rb=3)),
     ("n1c24h40w3k2r9s1p4x0-f16-nhwc", dict(tw=3, th=8, rb=4)),
     ("n1c64h9w17k3r3s3p1-i8-nhwc", {}),

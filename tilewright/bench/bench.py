@@ -31,7 +31,7 @@ from tilewright.runtime.base import Blocking, Run, Runtime
 from tilewright.store import Store
 
 OURS, CALL = "tilewright", "tilewright, called"
-LIMITS = Limits(min_rounds=10, max_rounds=200, max_s=6.0, patience_s=6.0)
+LIMITS = Limits(min_rounds=10, max_rounds=200, max_s=6.0, patience_s=6.0, absolute_us=0.05)
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,8 @@ class Kn2row(Family):
             return "it is made for layers of one group"
         if problem.stride != (1, 1):
             return "it computes the taps of every pixel: a stride would leave most of them unused"
+        if problem.r * problem.s == 1:
+            return "its filter has one tap, and an output no neighbours' taps to add up"
         if taps(problem) > MOST_TAPS:
             return f"output channels and taps are more than {MOST_TAPS}: it is made for few output channels"
         if columns_of(problem, _widths(problem)[0], runs(problem)[-1]) > MOST_COLUMNS:
@@ -94,7 +96,7 @@ class Kn2row(Family):
             Param("pt", (1, 2, 4, 8), "eights of pixels that a warp takes at once"),
             Param("f", (0, 1), "where the filter is kept", ("registers", "shared memory")),
             Param("split", (1, 2, 4, 8), "shares of C in a block"),
-            Param("warps", (2, 4, 8, 16), "warps of a block"),
+            Param("warps", (1, 2, 4, 8, 16), "warps of a block"),
             blocks_param(1, 2, 3, 4, 6, 8),
         )  # fmt: skip
 
