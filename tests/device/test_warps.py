@@ -39,12 +39,11 @@ _TILES = (
     "extern __shared__ __align__(256) unsigned char name##_store[];",
     "char *name##_store = shared_store;",
 )
-HOST = {"dialect_cuda.h": "warp_host.h", "mma_sync.h": "warp_host_mma.h", "ldmatrix.h": "", "fetch.h": "",
-        "fetch_if.h": ""}  # fmt: skip
+HOST = {"dialect_cuda.h": "warp_host.h", "mma_sync.h": "warp_host_mma.h", "ldmatrix.h": "", "fetch.h": ""}
 GROUPED = dict(combine=0, nt=1, wn=1, bw=1, tw=8, pt=1, th=2, wm=1, mb=4)
 STEM = dict(combine=0, th=4, tw=8, kt=2, pt=1, f=0, wn=1, wm=2, mb=2)
 MMA = dict(combine=0, x=1, fd=1, l1=0, mb=1, chunks=2, mt=1, nt=1, wm=2, wn=2, stages=2, sb=1, sc=1, sg=1)
-KN2ROW = dict(combine=0, th=4, tw=14, rb=2, pt=1, f=1, split=1, warps=2, mb=2)
+KN2ROW = dict(combine=0, th=4, tw=14, rb=2, vx=1, pt=1, f=1, split=1, warps=2, mb=2)
 TOEPLITZ = dict(cb=8, th=16, wb=1, warps=2, mb=1, combine=0)
 CASES = (
     ("n1c16h5w7k16r3s3p1g2-f16-nhwc", "grouped_mma", GROUPED),
@@ -82,10 +81,10 @@ CASES = (
     ("n1c64h9w21k1r5s5p2-i8-nhwc+requant", "kn2row", KN2ROW | dict(tw=12, f=0, pt=2)),
     ("n1c128h6w13k2r3s3p1-bf16-nhwc2nchw", "kn2row", KN2ROW | dict(tw=13, split=4, warps=4)),
     ("n1c20h6w13k2r3s3p1-tf32-nhwc+add", "kn2row", KN2ROW | dict(tw=13, th=6, rb=8)),
-    ("n1c40h7w24k3r3s3p1-f16+bias", "kn2row", KN2ROW | dict(tw=16, pt=8, rb=4)),
-    ("n1c40h7w20k3r3s3p1-i8+requant", "kn2row", KN2ROW | dict(tw=16, pt=4)),
-    ("n1c24h7w20k3r3s3p1-tf32", "kn2row", KN2ROW | dict(tw=16, pt=4)),
-    ("n1c24h7w18k1r3s3p1-bf16", "kn2row", KN2ROW | dict(tw=12, pt=2, f=0)),
+    ("n1c40h7w24k3r3s3p1-f16+bias", "kn2row", KN2ROW | dict(vx=8, tw=16, pt=8, rb=4)),
+    ("n1c40h7w20k3r3s3p1-i8+requant", "kn2row", KN2ROW | dict(vx=4, tw=16, pt=4)),
+    ("n1c24h7w20k3r3s3p1-tf32", "kn2row", KN2ROW | dict(vx=4, tw=16, pt=4)),
+    ("n1c24h7w18k1r3s3p1-bf16", "kn2row", KN2ROW | dict(vx=2, tw=12, pt=2, f=0)),
 )  # fmt: skip
 
 # A line of a kernel, what it becomes, and the case that must see it.

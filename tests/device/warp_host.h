@@ -144,13 +144,6 @@ template <class type> static void copy_words(type *to, const type *from, int cou
 #define async_copy4(to, from, keep) copy_words(to, from, 4, keep)
 static void fetch4(unsigned to[4], const unsigned *from) { memcpy(to, from, 16); }
 static void fetch2(unsigned to[2], const unsigned *from) { memcpy(to, from, 8); }
-static void fetch_if(unsigned *to, const unsigned *from, int count, int there) {
-    if (there && (size_t)from % (4 * count)) printf("not aligned\n"), exit(1);
-    copy_words(to, from, count, there);
-}
-#define fetch1_if(to, from, there) fetch_if(to, from, 1, there)
-#define fetch2_if(to, from, there) fetch_if(to, from, 2, there)
-#define fetch4_if(to, from, there) fetch_if(to, from, 4, there)
 static unsigned atomic_count(unsigned *p) { return (*p)++; }
 static unsigned __funnelshift_r(unsigned low, unsigned high, int bits) {
     return (unsigned)(((unsigned long)high << 32 | low) >> bits);

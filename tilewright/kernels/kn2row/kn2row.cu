@@ -21,7 +21,7 @@
 //     nhwc   product i has pixels 8 i .. 8 i + 7            nchw, VX = 4   product i has pixels i, 4 + i, 8 + i ..
 //
 // Knobs (spec.py; docs/families.md has what each buys): HB WB (th, tw) the block's tile of outputs, RB (rb) rows of a
-// step, PT (pt 1 .. 8) products side by side, F_SHARED (f) where the filter is, SPLIT (split) shares of C of a block,
+// step, PT (pt 1 .. 8) products side by side, VX (vx 1 .. 8) pixels of a load, F_SHARED (f) where the filter is, SPLIT (split) shares of C of a block,
 // WARPS (warps).
 // Example: n1c32h256w256k1r5s5p2 in f16, HB = 32, WB = 60, RB = 4: rows of 64 pixels with 25 taps each, a ring of 12.
 
@@ -55,7 +55,7 @@ INLINE void keep_taps(SHARED acc_t *ring, acc_t acc[MT][PT][4], int row0, int fi
             const int pixel = first + 8 * i + (lane % 4 * 2 + pair) * VX;
             if ((X_NHWC && pair) || (PIXELS % UNIT && pixel >= PIXELS)) continue;
             SHARED acc_t *to = ring + taps_at((row0 + pixel / COLUMNS) % RING, share) + pixel % COLUMNS;
-            UNROLL for (int m = 0; m < 2 * MT; m++) {
+            UNROLL for (int m = 0; m < (TAPS + 7) / 8; m++) {
                 const int tap = 8 * m + lane / 4;
                 acc_t run[RUN];
                 if (TAPS % 8 && tap >= TAPS) continue;
@@ -97,6 +97,7 @@ BOUNDED_KERNEL(kn2row, THREADS, MIN_BLOCKS)
     SHARED acc_t *ring = shared + W_STAGED;
     const Place at = find_place(GROUP(0));
     const int lane = THREAD(0) % 32, warp = THREAD(0) / 32, share = warp % SPLIT;
+    const GLOBAL in_t *zeros = (const GLOBAL in_t *)(w + W_WORDS);  // for pixels and channels that do not exist
     stage_w(shared, w);
     FIND_FILTER(filter, shared, w, share, lane);
     if (F_SHARED) {
@@ -106,7 +107,7 @@ BOUNDED_KERNEL(kn2row, THREADS, MIN_BLOCKS)
     NO_UNROLL for (int turn = 0; turn < TURNS; turn++) {
         NO_UNROLL for (int first = warp / SPLIT * UNIT; first < PIXELS; first += WARPS / SPLIT * UNIT) {
             acc_t acc[MT][PT][4];
-            sum_up(acc, x, filter, at, turn * RB, first, share, lane);
+            sum_up(acc, x, zeros, filter, at, turn * RB, first, share, lane);
             keep_taps(ring, acc, turn * RB, first, share, lane);
         }
         BARRIER();

@@ -2,7 +2,8 @@
 //
 //   word i of a lane is of tap 16 piece + lane / 4 + i % 2 * 8, of channel word 16 chunk + lane % 4 * 4 + step * 2 + i / 2
 //
-// A tap is one of K x R x S; a channel word is IN_WORD channels, zeros past the last.
+// A tap is one of K x R x S; a channel word is IN_WORD channels, zeros past the last. Behind the filter come four words of
+// zeros, for pixels that do not exist.
 
 #include "loop.h"
 #include "types.h"
@@ -13,7 +14,7 @@
 #define IN_WORD (4 / NUMBER_BYTES)
 #define CHUNKS ((CG + 16 * IN_WORD - 1) / (16 * IN_WORD))
 #define PIECES ((KG * FILTER_TAPS + 15) / 16)
-#define PACKED ((offset_t)CHUNKS * 2 * PIECES * 128)
+#define PACKED ((offset_t)CHUNKS * 2 * PIECES * 128 + 4)
 
 #if DTYPE == 1
 #define BITS_OF(v) tf32_of(float_bits(v))  // f32 comes here as tf32 alone
@@ -30,7 +31,7 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
         const int k = tap / FILTER_TAPS, first = (16 * chunk + lane % 4 * 4 + step * 2 + i / 2) * IN_WORD;
         unsigned word = 0;
         for (int j = 0; j < IN_WORD; j++)
-            if (k < KG && first + j < CG)
+            if (k < KG && first + j < CG)  // nor is a chunk past the last
                 word |= BITS_OF(w[((offset_t)k * CG + first + j) * FILTER_TAPS + tap % FILTER_TAPS])
                         << (8 * NUMBER_BYTES * j);
         packed[item] = word;

@@ -9,7 +9,7 @@
 // words 4 t and 4 t + 1, where the instruction has words t and t + 4. The filter is packed in the same order.
 // needs: WHOLE  x may be read in whole words (of four channels, or VX pixels: as many bytes at once)
 
-#include "fetch_if.h"
+#include "fetch.h"
 #include "mma_sync.h"
 #include "mma_tf32.h"
 
@@ -47,24 +47,25 @@ INLINE void stage_w(SHARED acc_t *to, const GLOBAL acc_t *w) {
 }
 
 typedef struct {
-    const GLOBAL in_t *from;  // channel 0 of a pixel of the image, or of any
-    int inside;               // whether it lies in the image, and in the step
+    const GLOBAL in_t *from;  // channel 0 of a pixel; where there is none, zeros
+    int plane;                // numbers to the next channel, or none
 } Pixel;
 
-INLINE Pixel find_pixel(const GLOBAL in_t *x, Place at, int row0, int pixel) {
-    Pixel it;
+// Pixel `pixel` of those that are taken in the step whose first row is row0.
+INLINE Pixel find_pixel(const GLOBAL in_t *x, const GLOBAL in_t *zeros, Place at, int row0, int pixel) {
+    Pixel it = {zeros, 0};
     const int row = row0 + pixel / COLUMNS, h = at.p0 - PAD_T + row, w = at.q0 - PAD_L - LEAD + pixel % COLUMNS;
-    it.inside = (unsigned)h < H && (unsigned)w < W && row < XH && (PIXELS % UNIT == 0 || pixel < PIXELS);
-    it.from = x + (it.inside ? X_AT(at.n, 0, h, w) : 0);
+    if ((unsigned)h < H && (unsigned)w < W && row < XH && (PIXELS % UNIT == 0 || pixel < PIXELS))
+        it.from = x + X_AT(at.n, 0, h, w), it.plane = PLANE_STEP;
     return it;
 }
 
 // Word `word` of a pixel's channels, number by number.
-INLINE unsigned word_of(const GLOBAL in_t *from, int word) {
+INLINE unsigned word_of(Pixel it, int word) {
     unsigned bits = 0;
     UNROLL for (int i = 0; i < IN_WORD; i++)
         if (C % CHUNK == 0 || word * IN_WORD + i < C)
-            bits |= BITS_OF(from[(offset_t)(word * IN_WORD + i) * PLANE_STEP]) << (8 * NUMBER_BYTES * i);
+            bits |= BITS_OF(it.from[(offset_t)(word * IN_WORD + i) * it.plane]) << (8 * NUMBER_BYTES * i);
     return bits;
 }
 
@@ -83,29 +84,33 @@ typedef const unsigned (*filter_t)[2][MT][4];
                    (const unsigned *)(w) + (((i * SPLIT + (share)) * 2 * MT + j) * 32 + (lane)) * 4)
 #endif
 
-#if X_NHWC
-#define PLACES PT  // pixels of a lane, or runs of VX
-
-// Its words of chunk `chunk`.
-INLINE void read_words(unsigned words[1][4], Pixel it, int chunk, int t) {
-#if WHOLE
-    const int last = C * NUMBER_BYTES / 16;
-    fetch4_if(words[0], (const unsigned *)it.from + chunk * 16 + t * 4,
-              it.inside && (C % CHUNK == 0 || chunk * 4 + t < last));
-    UNROLL for (int j = 0; j < 4; j++) if (DTYPE == 1) words[0][j] = tf32_of(words[0][j]);
+#if X_NHWC || VX == 4 * IN_WORD
+#define FETCH fetch4
+#elif VX == 2 * IN_WORD
+#define FETCH fetch2
 #else
-    UNROLL for (int j = 0; j < 4; j++) words[0][j] = it.inside ? word_of(it.from, chunk * 16 + t * 4 + j) : 0;
+#define FETCH(to, from) ((to)[0] = *(from))
+#endif
+#define PLACES (PT / VX)  // a lane's pixels, or runs of them
+#define BATCHES (SHARE_CHUNKS / AT_ONCE)
+
+// What a lane loads for a pixel, or a run, of chunk `chunk`: asked for here, and made into words (make_words) when all of
+// a batch has been asked for.
+INLINE void ask_for(unsigned raw[4 * VX], Pixel it, const in_t *zeros, int chunk, int t) {
+    const int first = (chunk * 16 + t * 4) * IN_WORD;  // channel
+#if WHOLE
+    UNROLL for (int i = 0; i < (X_NHWC ? 1 : 4 * IN_WORD); i++) {
+        const in_t *from = it.from + (offset_t)(first + i) * it.plane;
+        if (C % CHUNK != 0 && first + i >= C) from = zeros;
+        FETCH(raw + i * (VX / IN_WORD), (const unsigned *)from);
+    }
+#else
+    UNROLL for (int u = 0; u < VX; u++) {
+        const Pixel one = {it.from + (it.plane ? u : 0), it.plane};
+        UNROLL for (int j = 0; j < 4; j++) raw[4 * u + j] = word_of(one, first / IN_WORD + j);
+    }
 #endif
 }
-#else
-#define PLACES (PT / VX)
-#if VX == IN_WORD
-#define FETCH_IF fetch1_if
-#elif VX == 2 * IN_WORD
-#define FETCH_IF fetch2_if
-#else
-#define FETCH_IF fetch4_if
-#endif
 
 // From IN_WORD channels of four bytes of pixels each to as many pixels of IN_WORD channels, in place.
 INLINE void turn(unsigned v[IN_WORD]) {
@@ -122,51 +127,52 @@ INLINE void turn(unsigned v[IN_WORD]) {
 #endif
 }
 
-INLINE void read_words(unsigned words[VX][4], Pixel it, int chunk, int t) {
-#if WHOLE
-    unsigned of[4][IN_WORD][VX / IN_WORD];
-    UNROLL for (int j = 0; j < 4; j++)
-        UNROLL for (int i = 0; i < IN_WORD; i++) {
-            const int c = (chunk * 16 + t * 4 + j) * IN_WORD + i;
-            const unsigned *from = (const unsigned *)(it.from + (offset_t)c * PLANE_STEP);
-            FETCH_IF(of[j][i], from, it.inside && (C % CHUNK == 0 || c < C));
-        }
+// The words of VX pixels, which of nchw's come as VX neighbours of each channel.
+INLINE void make_words(unsigned words[VX][4], const unsigned raw[4 * VX]) {
+#if WHOLE && !X_NHWC
     UNROLL for (int j = 0; j < 4; j++)
         UNROLL for (int u = 0; u < VX / IN_WORD; u++) {
             unsigned v[IN_WORD];
-            UNROLL for (int i = 0; i < IN_WORD; i++) v[i] = of[j][i][u];
+            UNROLL for (int i = 0; i < IN_WORD; i++) v[i] = raw[(j * IN_WORD + i) * (VX / IN_WORD) + u];
             turn(v);
-            UNROLL for (int i = 0; i < IN_WORD; i++) words[u * IN_WORD + i][j] = DTYPE == 1 ? tf32_of(v[i]) : v[i];
+            UNROLL for (int i = 0; i < IN_WORD; i++) words[u * IN_WORD + i][j] = v[i];
         }
 #else
-    UNROLL for (int u = 0; u < VX; u++)
-        UNROLL for (int j = 0; j < 4; j++)
-            words[u][j] = it.inside ? word_of(it.from + u, chunk * 16 + t * 4 + j) : 0;
+    UNROLL for (int i = 0; i < 4 * VX; i++) words[i / 4][i % 4] = raw[i];
 #endif
+    UNROLL for (int i = 0; i < 4 * VX; i++) if (DTYPE == 1) words[i / 4][i % 4] = tf32_of(words[i / 4][i % 4]);
 }
-#endif
 
-INLINE void sum_up(acc_t acc[MT][PT][4], const in_t *x, filter_t filter, Place at, int row0, int first, int share,
-                   int lane) {
+INLINE void multiply(acc_t acc[MT][PT][4], const unsigned words[PT][4], filter_t filter, int j, int share, int lane) {
+    UNROLL for (int step = 0; step < 2; step++)
+        UNROLL for (int m = 0; m < MT; m++) {
+#if F_SHARED
+            unsigned a[4];
+            load_run(4, a, filter + (((j * SPLIT + share) * 2 + step) * MT + m) * 128 + lane * 4);
+#else
+            const unsigned *a = filter[j][step][m];
+#endif
+            UNROLL for (int i = 0; i < PT; i++) mma_sync(acc[m][i], a, words[i][2 * step], words[i][2 * step + 1]);
+        }
+}
+
+INLINE void sum_up(acc_t acc[MT][PT][4], const in_t *x, const in_t *zeros, filter_t filter, Place at, int row0,
+                   int first, int share, int lane) {
     Pixel mine[PLACES];
-    UNROLL for (int i = 0; i < PLACES; i++) mine[i] = find_pixel(x, at, row0, first + VX * (8 * i + lane / 4));
+    UNROLL for (int i = 0; i < PLACES; i++)
+        mine[i] = find_pixel(x, zeros, at, row0, first + VX * (8 * i + lane / 4));
     UNROLL for (int m = 0; m < MT; m++)
         UNROLL for (int i = 0; i < PT; i++) UNROLL for (int e = 0; e < 4; e++) acc[m][i][e] = 0;
-    UNROLL_BY(CHUNKS_AT_ONCE) for (int j = 0; j < SHARE_CHUNKS; j++) {
-        const int chunk = j * SPLIT + share;
-        unsigned words[PT][4];
-        UNROLL for (int i = 0; i < PLACES; i++) read_words(words + i * VX, mine[i], chunk, lane % 4);
-        UNROLL for (int step = 0; step < 2; step++)
-            UNROLL for (int m = 0; m < MT; m++) {
-#if F_SHARED
-                unsigned a[4];
-                load_run(4, a, filter + ((chunk * 2 + step) * MT + m) * 128 + lane * 4);
-#else
-                const unsigned *a = filter[j][step][m];
-#endif
-                UNROLL for (int i = 0; i < PT; i++)
-                    mma_sync(acc[m][i], a, words[i][2 * step], words[i][2 * step + 1]);
-            }
+    UNROLL_BY(F_SHARED ? 1 : BATCHES) for (int j = 0; j < SHARE_CHUNKS; j += AT_ONCE) {
+        unsigned raw[AT_ONCE][PLACES][4 * VX];
+        UNROLL for (int one = 0; one < AT_ONCE; one++)
+            UNROLL for (int i = 0; i < PLACES; i++)
+                ask_for(raw[one][i], mine[i], zeros, (j + one) * SPLIT + share, lane % 4);
+        UNROLL for (int one = 0; one < AT_ONCE; one++) {
+            unsigned words[PT][4];
+            UNROLL for (int i = 0; i < PLACES; i++) make_words(words + i * VX, raw[one][i]);
+            multiply(acc, words, filter, j + one, share, lane);
+        }
     }
 }
 
@@ -180,18 +186,18 @@ typedef const GLOBAL uint *filter_t;
 #define FIND_FILTER(name, shared, w, share, lane) const filter_t name = (filter_t)(w)
 #endif
 
-INLINE void sum_up(acc_t acc[MT][PT][4], const GLOBAL in_t *x, filter_t filter, Place at, int row0, int first, int share,
-                   int lane) {
+INLINE void sum_up(acc_t acc[MT][PT][4], const GLOBAL in_t *x, const GLOBAL in_t *zeros, filter_t filter, Place at,
+                   int row0, int first, int share, int lane) {
     for (int m = 0; m < MT; m++)
         for (int i = 0; i < PT; i++)
             for (int e = 0; e < 4; e++) {
                 const int column = lane % 4 * 2 + e % 2, tap = lane / 4 + e / 2 * 8;
-                const Pixel it = find_pixel(x, at, row0, first + i / VX * 8 * VX + column * VX + i % VX);
+                const Pixel it = find_pixel(x, zeros, at, row0, first + i / VX * 8 * VX + column * VX + i % VX);
                 acc_t sum = 0;
                 for (int chunk = share; chunk < CHUNKS; chunk += SPLIT)
                     for (int word = 0; word < 16; word++) {
                         const int from = (chunk * 2 + word % 4 / 2) * MT + m, of = tap % 8 * 4 + word / 4;
-                        sum = dot_word(it.inside ? word_of(it.from, chunk * 16 + word) : 0,
+                        sum = dot_word(word_of(it, chunk * 16 + word),
                                        filter[(from * 32 + of) * 4 + word % 2 * 2 + tap / 8], sum);
                     }
                 acc[m][i][e] = sum;

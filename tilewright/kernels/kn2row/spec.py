@@ -10,6 +10,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.kn2row.tile import (
     CHUNK_WORDS,
+    RUN_BYTES,
     Kn2rowTiling,
     chunks,
     chunks_at_once,
@@ -18,7 +19,7 @@ from tilewright.kernels.kn2row.tile import (
     lead,
     pieces,
     registers,
-    run,
+    runs,
     taps,
     tiling_of,
     units,
@@ -69,7 +70,7 @@ class Kn2row(Family):
             return "it computes the taps of every pixel: a stride would leave most of them unused"
         if taps(problem) > MOST_TAPS:
             return f"output channels and taps are more than {MOST_TAPS}: it is made for few output channels"
-        if min(columns_of(problem, tw) for tw in _widths(problem)) > MOST_COLUMNS:
+        if columns_of(problem, _widths(problem)[0], runs(problem)[-1]) > MOST_COLUMNS:
             return f"an output sees more than {MOST_COLUMNS} columns"
         return None
 
@@ -80,6 +81,7 @@ class Kn2row(Family):
             Param("th", (*(v for v in ROWS if v < problem.p), problem.p), "output rows of a block"),
             Param("tw", _widths(problem), "output columns of a block"),
             Param("rb", (1, 2, 3, 4, 6, 8, 12, 16, 20, 24), "rows of the input in a step"),
+            Param("vx", runs(problem), "neighbouring pixels that a lane loads at once (in nchw)"),
             Param("pt", (1, 2, 4, 8), "eights of pixels that a warp takes at once"),
             Param("f", (0, 1), "where the filter is kept", ("registers", "shared memory")),
             Param("split", (1, 2, 4, 8), "shares of C in a block"),
@@ -95,10 +97,10 @@ class Kn2row(Family):
         """Lay out one launch, two where there is a pool."""
         cf = config.values
         tiling = tiling_of(problem, cf)
-        defines = _defines(problem, tiling, cf, aligned)
         return whole_sums(
-            "kn2row", problem, cf["combine"], tiling.blocks, 32 * cf["warps"], defines, tiling.w_bytes
-        )
+            "kn2row", problem, cf["combine"], tiling.blocks, 32 * cf["warps"],
+            _defines(problem, tiling, cf, aligned), tiling.w_bytes + RUN_BYTES,
+        )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count what one block and one thread do."""
@@ -113,7 +115,7 @@ class Kn2row(Family):
 
 def _widths(pr: Problem) -> tuple[int, ...]:
     found = widths(pr, EIGHTS)
-    return tuple(v for v in found if columns_of(pr, v) <= MOST_COLUMNS) or found[:1]
+    return tuple(v for v in found if columns_of(pr, v, runs(pr)[-1]) <= MOST_COLUMNS) or found[:1]
 
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
@@ -123,17 +125,18 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
 RULES = (
     Rule("rows", lambda problem, th, rb: rb <= th + (problem.r - 1) * problem.dilation[0],
          "a step of more rows than the tile sees"),
-    Rule("runs", lambda problem, pt: pt % run(problem) == 0, "a lane has whole runs of pixels"),
+    Rule("runs", lambda pt, vx: pt % vx == 0, "a lane has whole runs of pixels"),
+    Rule("tiles", lambda problem, tw, vx: tw == problem.q or tw % vx == 0, "every tile begins with a run"),
     Rule("sums", lambda problem, pt: pieces(problem) * pt <= MOST_SUMS, "more than 96 sums of a thread"),
     Rule("shares", lambda problem, split: chunks(problem) % split == 0, "each share takes as many channels"),
     Rule("share_warps", lambda split, warps: warps % split == 0, "each share has as many warps"),
     Rule("pixels", lambda problem, cf: units(problem, cf) >= cf["warps"] // cf["split"],
-         "warps without pixels", needs="tw rb pt split warps"),
+         "warps without pixels", needs="tw rb vx pt split warps"),
     schedulers_rule(lambda warps, mb: warps * mb >= SCHEDULERS),
     resident_rule(lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit),
-    Rule("registers", _fits_registers, SPILLS, needs="pt f split warps mb"),
+    Rule("registers", _fits_registers, SPILLS, needs="vx pt f split warps mb"),
     shared_rule(lambda problem, device, cf: fits_shared(
-        device, tiling_of(problem, cf).shared_bytes, cf["mb"]), "th tw rb f split mb"),
+        device, tiling_of(problem, cf).shared_bytes, cf["mb"]), "th tw rb vx f split mb"),
     POOL_APART,
 )  # fmt: skip
 
@@ -144,8 +147,8 @@ def _defines(pr: Problem, tiling: Kn2rowTiling, cf: Values, aligned: bool) -> Va
         **input_defines(pr, tiling.shared_bytes),
         HB=cf["th"], WB=cf["tw"], RB=cf["rb"], PT=cf["pt"], F_SHARED=cf["f"], SPLIT=cf["split"],
         WARPS=cf["warps"], MIN_BLOCKS=cf["mb"],
-        COLUMNS=tiling.columns, PITCH=tiling.pitch, RING=tiling.ring, LEAD=lead(pr), VX=run(pr),
-        WHOLE=int(aligned and whole(pr)), CHUNKS_AT_ONCE=chunks_at_once(pr, cf),
+        COLUMNS=tiling.columns, PITCH=tiling.pitch, RING=tiling.ring, LEAD=lead(pr, cf["vx"]), VX=cf["vx"],
+        WHOLE=int(aligned and whole(pr, cf["vx"])), AT_ONCE=chunks_at_once(pr, cf),
         **layer_defines(pr, view), **image_defines(pr, view),
         **tiles_defines(cf["combine"], 1, tiling.p_tiles, tiling.q_tiles),
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, tiling.w_bytes),

@@ -36,31 +36,29 @@ def in_word(pr: Problem) -> int:
     return WORD // DTYPE_BYTES[pr.dtype]
 
 
-def run(pr: Problem) -> int:
-    """Neighbouring pixels of a channel that a lane loads at once (VX): in nhwc one."""
-    if pr.layout_in == "nhwc":
-        return 1
+def runs(pr: Problem) -> tuple[int, ...]:
+    """Neighbouring pixels of a channel that a lane may load at once (VX), whole words: in nhwc one."""
     number = DTYPE_BYTES[pr.dtype]
-    runs = (v for v in (8, 4, 2, 1) if WORD <= v * number <= RUN_BYTES and pr.w % v == 0)
-    return next(runs, 1)
+    found = (v for v in (8, 4, 2, 1) if WORD <= v * number <= RUN_BYTES and pr.w % v == 0)
+    return (1,) if pr.layout_in == "nhwc" else tuple(found) or (1,)
 
 
-def whole(pr: Problem) -> bool:
+def whole(pr: Problem, run: int) -> bool:
     """Whether aligned arrays are read in whole words: pixels of whole 16 bytes, or in nchw runs of words."""
     number = DTYPE_BYTES[pr.dtype]
-    return pr.c * number % RUN_BYTES == 0 if pr.layout_in == "nhwc" else run(pr) * number >= WORD
+    return pr.c * number % RUN_BYTES == 0 if pr.layout_in == "nhwc" else run * number >= WORD
 
 
-def lead(pr: Problem) -> int:
+def lead(pr: Problem, run: int) -> int:
     """Columns before the first that a tile needs: it begins with a run."""
-    return -pr.pad[2] % run(pr)
+    return -pr.pad[2] % run
 
 
 def widths(pr: Problem, eights: tuple[int, ...]) -> tuple[int, ...]:
     """Output columns of tiles that need just so many eights of the input's; and all columns."""
-    needed = (EIGHT * n - lead(pr) - columns_under(pr, 1) + 1 for n in eights)
-    found = (v // run(pr) * run(pr) for v in needed)
-    return (*(v for v in dict.fromkeys(found) if 0 < v < pr.q), pr.q)
+    more = columns_under(pr, 1) - 1
+    found = {(EIGHT * n - lead(pr, v) - more) // v * v for n in eights for v in runs(pr)}
+    return (*sorted(v for v in found if 0 < v < pr.q), pr.q)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,15 +81,15 @@ class Kn2rowTiling:
     shared_bytes: int
 
 
-def columns_of(pr: Problem, tw: int) -> int:
+def columns_of(pr: Problem, tw: int, run: int) -> int:
     """Columns of the input under a tile, whole eights of them."""
-    return EIGHT * ceil_div(lead(pr) + columns_under(pr, tw), EIGHT)
+    return EIGHT * ceil_div(lead(pr, run) + columns_under(pr, tw), EIGHT)
 
 
 def tiling_of(pr: Problem, cf: Values) -> Kn2rowTiling:
     """Work out the tiling of a config."""
     th, rb, split = cf["th"], cf["rb"], cf["split"]
-    rows, columns = rows_under(pr, th), columns_of(pr, cf["tw"])
+    rows, columns = rows_under(pr, th), columns_of(pr, cf["tw"], cf["vx"])
     turns = ceil_div(rows, rb)
     pitch = EIGHT * (columns // EIGHT | 1)  # an odd number of eights: neighbouring taps in other banks
     ring = rb if turns == 1 else rows_under(pr, 1) - 1 + 2 * rb
@@ -106,24 +104,24 @@ def tiling_of(pr: Problem, cf: Values) -> Kn2rowTiling:
 
 def units(pr: Problem, cf: Values) -> int:
     """Warps that have pixels in a step of a share, if each takes but once."""
-    return ceil_div(cf["rb"] * columns_of(pr, cf["tw"]), EIGHT * cf["pt"])
+    return ceil_div(cf["rb"] * columns_of(pr, cf["tw"], cf["vx"]), EIGHT * cf["pt"])
 
 
 def chunk_loads(pr: Problem, cf: Values) -> int:
     """Loads of a lane for a chunk of its pixels."""
     if pr.layout_in == "nhwc":
         return cf["pt"]
-    return ceil_div(cf["pt"], run(pr)) * LANES * in_word(pr)
+    return ceil_div(cf["pt"], cf["vx"]) * LANES * in_word(pr)
 
 
 def chunks_at_once(pr: Problem, cf: Values) -> int:
-    """Chunks whose loads are under way together: all, where the filter is in registers."""
-    share = chunks(pr) // cf["split"]
-    return share if cf["f"] == 0 else max(1, min(share, MOST_AT_ONCE // chunk_loads(pr, cf)))
+    """Chunks whose loads are under way together (AT_ONCE): as many in each turn of the loop over them."""
+    share, most = max(1, chunks(pr) // cf["split"]), max(1, MOST_AT_ONCE // chunk_loads(pr, cf))
+    return next(n for n in range(min(share, most), 0, -1) if share % n == 0)
 
 
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: sums, words of the input, the filter's, addresses."""
-    sums, words = 4 * pieces(pr) * cf["pt"], 4 * cf["pt"] * min(chunks_at_once(pr, cf), MOST_AT_ONCE // 4)
+    sums, words = 4 * pieces(pr) * cf["pt"], 4 * cf["pt"] * chunks_at_once(pr, cf)
     filter_ = 8 * pieces(pr) * chunks(pr) // cf["split"] if cf["f"] == 0 else 8
-    return sums + words + filter_ + 3 * ceil_div(cf["pt"], run(pr)) + 34
+    return sums + words + filter_ + 3 * ceil_div(cf["pt"], cf["vx"]) + 34

@@ -4,31 +4,44 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.kn2row.tile import chunk_loads, chunks, pieces, registers, taps, tiling_of, units
+from tilewright.kernels.kn2row.tile import (
+    chunk_loads,
+    chunks,
+    chunks_at_once,
+    pieces,
+    registers,
+    taps,
+    tiling_of,
+    units,
+)
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION
 from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, ceil_div
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-UNIT_CYCLES = 900.0  # until the first words of a warp's pixels have come
+LOAD_CYCLES = 1000.0  # until what a warp has asked for together has come
+ADD_CYCLES, FINISH_CYCLES = 8.0, 120.0  # of a tap that a thread adds up, and of an output
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count what one block and one thread do."""
     tiling, warps, split, combine = tiling_of(pr, cf), cf["warps"], cf["split"], cf["combine"]
     threads, share = 32 * warps, chunks(pr) / split
-    turns = tiling.turns * ceil_div(units(pr, cf), warps // split)  # of a warp, with new pixels
+    rounds = ceil_div(units(pr, cf), warps // split)  # of a warp in a turn, with new pixels
+    turns = tiling.turns * rounds
     products = turns * share * 2 * pieces(pr) * cf["pt"]
     x_loads, w_loads = turns * share * chunk_loads(pr, cf), turns * share * 2 * pieces(pr) * cf["f"]
     pixels, sums = tiling.rows * tiling.columns, pr.k * cf["th"] * cf["tw"]
     adds = sums * pr.r * pr.s * split
+    waits = rounds * share / chunks_at_once(pr, cf) * LOAD_CYCLES
+    waits += ceil_div(pr.k * cf["rb"] * cf["tw"], threads) * (FINISH_CYCLES + ADD_CYCLES * pr.r * pr.s * split)
     out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
     x_bytes = float(pixels * pr.c * DTYPE_BYTES[pr.dtype])
     return GpuWork(
         blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),
         resident=resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"]),
-        shared_bytes=tiling.shared_bytes, steps=turns, turn_cycles=UNIT_CYCLES,
+        shared_bytes=tiling.shared_bytes, steps=tiling.turns, turn_cycles=waits,
         fma=products + adds / threads, shared_loads=w_loads + adds / threads,
         staging=x_loads * 8.0 + turns * cf["pt"] * (16.0 + 3.0 * taps(pr) / 16),
         epilogue=sums / threads * 30.0,
