@@ -20,9 +20,9 @@ def side_by_side(count: int, c: int, k: int, pixels: int, layout_in: str, layout
     )  # fmt: skip
 
 
-def between(inner: Blueprint, x: str, y: str) -> list[Launch]:
-    """Return the launches of the products, from the buffer ``x`` to the buffer ``y`` of who hands them on."""
-    names = {"x": x, "y": y}
+def between(inner: Blueprint, x: str) -> list[Launch]:
+    """Return the launches of the products, from the buffer ``x`` to ``products`` of who hands them on."""
+    names = {"x": x, "y": "products"}
     return [
         replace(one, args=tuple(names.get(name, name) for name in one.args), chained=True)
         for one in inner.launches

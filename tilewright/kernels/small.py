@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd
 
 from tilewright.arithmetic import round_up
 from tilewright.device import Device
@@ -51,7 +52,7 @@ def tiling_of(pr: Problem, cf: Values) -> SmallTiling:
     """Work out the tiling of a config."""
     q_parts, row = ceil_div(pr.q, cf["tw"]), columns_under(pr, cf["tw"])
     bands = bands_of(pr, cf, q_parts)
-    words = next(w for w in (4, 2, 1) if cf["tw"] * pr.stride[1] % w == 0)
+    words = gcd(4, cf["tw"] * pr.stride[1])
     last = (q_parts - 1) * cf["tw"] * pr.stride[1] + round_up(row, 4)
     xp, wavefronts = _pitch(
         max(last, pr.pad[2] + pr.w), words, step=cf["tw"] * pr.stride[1], parts=q_parts, stride=pr.stride[0],
@@ -211,12 +212,9 @@ def _defines(pr: Problem, device: Device, tiling: SmallTiling, cf: Values, align
 
 def _words(pr: Problem, cf: Values, tiling: SmallTiling) -> int:
     """Neighbouring outputs that are stored at once."""
-    runs: tuple[int, ...]
     if pr.layout_out == "nhwc":
-        runs = (pr.k,) if cf["out"] else (1,)
-    else:
-        runs = (tiling.bands.band * pr.q, pr.p * pr.q) if cf["out"] else (cf["tw"], pr.q)
-    return next(words for words in (4, 2, 1) if all(run % words == 0 for run in runs))
+        return gcd(4, pr.k) if cf["out"] else 1
+    return gcd(4, tiling.bands.band * pr.q, pr.p * pr.q) if cf["out"] else gcd(4, cf["tw"], pr.q)
 
 
 def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import offset64, round_up
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.grouped_mma.tile import (
     EIGHT,
     PIECE,
@@ -32,23 +32,13 @@ from tilewright.kernels.limits import (
     blocks_param,
     fits_registers,
     fits_shared,
-    no_gpu,
-    no_tensor_cores,
     resident_rule,
     schedulers_rule,
     shared_rule,
     too_large,
 )
-from tilewright.kernels.products import PLAIN
-from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import (
-    POOL_APART,
-    combine_param,
-    operands,
-    partial_sums,
-    second_pass,
-    share_defines,
-)
+from tilewright.kernels.requant import requant_defines
+from tilewright.kernels.split_k import POOL_APART
 from tilewright.kernels.tile import (
     NONE,
     TWO_PASS,
@@ -59,7 +49,7 @@ from tilewright.kernels.tile import (
     row_threads,
     up_to,
 )
-from tilewright.kernels.word import dtype_code
+from tilewright.kernels.whole_sums import POOL_PARAM, input_defines, no_tensor_gpu, tiles_defines, whole_sums
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -78,9 +68,7 @@ class GroupedMma(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers whose groups fill pieces of 16 bytes, on a device that has tensor cores."""
-        if reason := super().refuses(problem, device) or too_large(problem):
-            return reason
-        if reason := no_gpu(device) or no_tensor_cores(device):
+        if reason := super().refuses(problem, device) or too_large(problem) or no_tensor_gpu(device):
             return reason
         if problem.groups == 1:
             return "it is made for several groups"
@@ -97,7 +85,7 @@ class GroupedMma(Family):
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
         return (
-            combine_param(NONE, TWO_PASS),
+            POOL_PARAM,
             Param("nt", _tiles(problem), "pieces of 8 outputs of a bundle that a warp makes"),
             Param("wn", (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 16), "warps over outputs"),
             Param("bw", _divisors(problem, (1, 2, 3, 4)), "bundles of groups a warp"),
@@ -115,22 +103,15 @@ class GroupedMma(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two where there is a pool."""
-        cf, combine = config.values, config["combine"]
+        cf = config.values
         tiling, bundle = tiling_of(problem, cf), _bundle(problem)
-        main = Launch(
-            "grouped_mma", (tiling.blocks, 1, 1), (_threads(cf), 1, 1),
-            (*operands(combine), *scale_operand(problem)), shared_bytes=tiling.shared_bytes,
-        )  # fmt: skip
-        return Blueprint(
-            source="grouped_mma.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
-            launches=(main, *second_pass(problem, combine, chained=False)),
-            packed_bytes=128 * tiling.words * cf["wn"] * tiling.k_tiles,
-            pack=(
+        return whole_sums(
+            "grouped_mma", problem, cf["combine"], tiling.blocks, _threads(cf),
+            _defines(problem, tiling, cf, aligned), 128 * tiling.words * cf["wn"] * tiling.k_tiles,
+            (
                 ("BW", cf["bw"]), ("NT", cf["nt"]), ("PARTS", tiling.parts), ("PIECES", bundle.pieces),
                 ("GROUP_OF", tiling.run // 2), ("PACK_GROUPS", bundle.groups),
             ),
-            packer="grouped_mma_pack.cu",
-            workspace=partial_sums(problem, combine),
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
@@ -220,7 +201,7 @@ def _defines(pr: Problem, tiling: GroupedMmaTiling, cf: Values, aligned: bool) -
     copies = ceil_div(lead + tiling.columns, run_in) * tiling.pieces  # of a row
     pairs = cf["combine"] != TWO_PASS and DTYPE_BYTES[pr.dtype_out] == 2 and pr.q % 2 == 0
     return requant_defines(pr) | dict(
-        SHARED_BYTES=tiling.shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=PLAIN,
+        **input_defines(pr, tiling.shared_bytes),
         HB=cf["th"], WB=cf["tw"], BW=cf["bw"], PT=cf["pt"], WN=cf["wn"], WM=cf["wm"],
         MIN_BLOCKS=cf["mb"],
         NT=cf["nt"], PARTS=tiling.parts, PIECES=tiling.bundle.pieces, LENGTH=tiling.length,
@@ -230,7 +211,6 @@ def _defines(pr: Problem, tiling: GroupedMmaTiling, cf: Values, aligned: bool) -
         RUN_OUT=tiling.run, WORDS_OUT=tiling.run // 4, GROUP_OF=tiling.run // 2, Y_VECTOR=int(aligned),
         TURNED=tiling.turned if aligned else 1,
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
-        K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles, K_FASTEST=1,
-        STEPS=1, CS=1, **share_defines(cf["combine"]),
+        **tiles_defines(cf["combine"], tiling.k_tiles, tiling.p_tiles, tiling.q_tiles),
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.kn2row.tile import (
     CHUNK_WORDS,
     RUN_BYTES,
@@ -34,25 +34,16 @@ from tilewright.kernels.limits import (
     blocks_param,
     fits_registers,
     fits_shared,
-    no_gpu,
-    no_tensor_cores,
     resident_rule,
     schedulers_rule,
     shared_rule,
 )
-from tilewright.kernels.products import PLAIN, TF32
-from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import (
-    POOL_APART,
-    combine_param,
-    operands,
-    partial_sums,
-    second_pass,
-    share_defines,
-)
-from tilewright.kernels.tile import NONE, TWO_PASS, View, image_defines, layer_defines
+from tilewright.kernels.requant import requant_defines
+from tilewright.kernels.split_k import POOL_APART
+from tilewright.kernels.tile import View, image_defines, layer_defines
+from tilewright.kernels.whole_sums import POOL_PARAM, input_defines, no_tensor_gpu, tiles_defines, whole_sums
 from tilewright.kernels.work import GpuWork
-from tilewright.problem import DTYPES, Problem
+from tilewright.problem import Problem
 
 MOST_TAPS = 96  # of all output channels: a warp has the sums of all of them
 MOST_COLUMNS = 512
@@ -71,7 +62,7 @@ class Kn2row(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of few output channels, on a device that has tensor cores."""
-        if reason := super().refuses(problem, device) or no_gpu(device) or no_tensor_cores(device):
+        if reason := super().refuses(problem, device) or no_tensor_gpu(device):
             return reason
         if problem.groups > 1:
             return "it is made for layers of one group"
@@ -88,7 +79,7 @@ class Kn2row(Family):
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Offer the tunables, outermost choice first."""
         return (
-            combine_param(NONE, TWO_PASS),
+            POOL_PARAM,
             Param("th", (*(v for v in ROWS if v < problem.p), problem.p), "output rows of a block"),
             Param("tw", _widths(problem), "output columns of a block"),
             Param("rb", (1, 2, 3, 4, 6, 8, 12, 16, 20, 24), "rows of the input in a step"),
@@ -107,16 +98,10 @@ class Kn2row(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two where there is a pool."""
         cf = config.values
-        tiling, combine = tiling_of(problem, cf), cf["combine"]
-        main = Launch(
-            "kn2row", (tiling.blocks, 1, 1), (32 * cf["warps"], 1, 1),
-            (*operands(combine), *scale_operand(problem)), shared_bytes=tiling.shared_bytes,
-        )  # fmt: skip
-        return Blueprint(
-            source="kn2row.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
-            launches=(main, *second_pass(problem, combine, chained=False)),
-            packed_bytes=tiling.w_bytes + RUN_BYTES, pack=(), packer="kn2row_pack.cu",
-            workspace=partial_sums(problem, combine),
+        tiling = tiling_of(problem, cf)
+        return whole_sums(
+            "kn2row", problem, cf["combine"], tiling.blocks, 32 * cf["warps"],
+            _defines(problem, tiling, cf, aligned), tiling.w_bytes + RUN_BYTES,
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
@@ -161,14 +146,12 @@ RULES = (
 def _defines(pr: Problem, tiling: Kn2rowTiling, cf: Values, aligned: bool) -> Values:
     view = View.unflattened(pr)
     return requant_defines(pr) | dict(
-        SHARED_BYTES=tiling.shared_bytes, DTYPE=DTYPES.index(pr.portable.dtype),
-        PRODUCTS=TF32 if pr.dtype == "f32" else PLAIN,
+        **input_defines(pr, tiling.shared_bytes),
         HB=cf["th"], WB=cf["tw"], RB=cf["rb"], PT=cf["pt"], F_SHARED=cf["f"], SPLIT=cf["split"],
         WARPS=cf["warps"], MIN_BLOCKS=cf["mb"],
         COLUMNS=tiling.columns, PITCH=tiling.pitch, RING=tiling.ring, LEAD=lead(pr, cf["vx"]), VX=cf["vx"],
         WHOLE=int(aligned and whole(pr, cf["vx"])), AT_ONCE=chunks_at_once(pr, cf),
         **layer_defines(pr, view), **image_defines(pr, view),
-        K_TILES=1, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles, K_FASTEST=1, STEPS=1, CS=1,
-        **share_defines(cf["combine"]),
+        **tiles_defines(cf["combine"], 1, tiling.p_tiles, tiling.q_tiles),
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, tiling.w_bytes),
     )  # fmt: skip

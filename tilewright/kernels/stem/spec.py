@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.limits import (
     SCHEDULERS,
     SPARE,
@@ -13,22 +13,12 @@ from tilewright.kernels.limits import (
     blocks_param,
     fits_registers,
     fits_shared,
-    no_gpu,
-    no_tensor_cores,
     resident_rule,
     schedulers_rule,
     shared_rule,
 )
-from tilewright.kernels.products import PLAIN, TF32
-from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import (
-    combine_param,
-    may_combine,
-    operands,
-    partial_sums,
-    second_pass,
-    share_defines,
-)
+from tilewright.kernels.requant import requant_defines
+from tilewright.kernels.split_k import may_combine
 from tilewright.kernels.stem.tile import (
     WORD,
     Runs,
@@ -41,18 +31,10 @@ from tilewright.kernels.stem.tile import (
     tiling_of,
 )
 from tilewright.kernels.stem.work import work_of
-from tilewright.kernels.tile import (
-    NONE,
-    TWO_PASS,
-    View,
-    image_defines,
-    layer_defines,
-    row_threads,
-    up_to,
-    windows,
-)
+from tilewright.kernels.tile import View, image_defines, layer_defines, row_threads, up_to, windows
+from tilewright.kernels.whole_sums import POOL_PARAM, input_defines, no_tensor_gpu, tiles_defines, whole_sums
 from tilewright.kernels.work import GpuWork
-from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
+from tilewright.problem import DTYPE_BYTES, Problem
 
 MOST_STEPS = 80  # products along the sum: their loop is unrolled
 MOST_UNROLLED = 1500  # instructions of that loop: more overflow the instruction cache
@@ -73,7 +55,7 @@ class Stem(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers whose whole sum is a few products, on a device that has tensor cores."""
-        if reason := super().refuses(problem, device) or no_gpu(device) or no_tensor_cores(device):
+        if reason := super().refuses(problem, device) or no_tensor_gpu(device):
             return reason
         if problem.groups > 1:
             return "it is made for layers of one group"
@@ -89,7 +71,7 @@ class Stem(Family):
         """Offer the tunables, outermost choice first."""
         columns = (*COLUMNS, min(problem.q, MOST_COLUMNS))
         return (
-            combine_param(NONE, TWO_PASS),
+            POOL_PARAM,
             Param("th", _extents(problem, problem.p, ROWS, POOLED_ROWS), "output rows of a block"),
             Param("tw", _extents(problem, problem.q, columns, POOLED_COLUMNS), "output columns of a block"),
             Param("kt", (1, 2, 3, 4, 5, 6, 8, 10, 12, 16), "pieces of channels a warp"),
@@ -106,25 +88,17 @@ class Stem(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, or two where the second one pools."""
-        cf, combine = config.values, config["combine"]
+        cf = config.values
         tiling, packed, runs = tiling_of(problem, cf), runs_of(problem, cf), runs_of(problem, cf, aligned)
-        scale = scale_operand(problem)
-        main = Launch(
-            "stem", (tiling.blocks, 1, 1), (_threads(cf), 1, 1), (*operands(combine), *scale),
-            shared_bytes=tiling.shared_bytes,
-        )  # fmt: skip
-        return Blueprint(
-            source="stem.cu", defines=tuple(_defines(problem, tiling, runs, cf, aligned).items()),
-            launches=(main, *second_pass(problem, combine, chained=False)),
-            packed_bytes=tiling.k_tiles * tiling.w_bytes,
-            pack=(
+        return whole_sums(
+            "stem", problem, cf["combine"], tiling.blocks, _threads(cf),
+            _defines(problem, tiling, runs, cf, aligned), tiling.k_tiles * tiling.w_bytes,
+            (
                 ("PACK_KT", cf["kt"]), ("PACK_WN", cf["wn"]), ("PACK_GROUP", max(1, tiling.run // 2)),
                 ("PACK_NHWC", int(problem.layout_out == "nhwc")), ("PACK_PLANES", packed.planes),
                 ("PACK_QUARTERS", packed.quarters), ("PACK_SHIFT", packed.shift),
                 *zip(FAN, packed.fan, strict=True),
             ),
-            packer="stem_pack.cu",
-            workspace=partial_sums(problem, combine),
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
@@ -193,8 +167,7 @@ def _defines(pr: Problem, tiling: StemTiling, runs: Runs, cf: Values, aligned: b
     whole = pr.k % run == 0 if nhwc else meets or cf["tw"] // side % run == pr.q // side % run == 0
     more = requant_defines(pr)
     return more | dict(
-        SHARED_BYTES=tiling.shared_bytes, DTYPE=DTYPES.index(pr.portable.dtype),
-        PRODUCTS=TF32 if pr.dtype == "f32" else PLAIN,
+        **input_defines(pr, tiling.shared_bytes),
         HB=cf["th"], WB=cf["tw"], KT=cf["kt"], WN=cf["wn"], PT=cf["pt"], WM=cf["wm"], F_SHARED=cf["f"],
         MIN_BLOCKS=cf["mb"],
         COPY=runs.copy, LEAD=runs.lead, SHIFT=runs.shift, UNALIGNED=int(runs.unaligned),
@@ -204,7 +177,6 @@ def _defines(pr: Problem, tiling: StemTiling, runs: Runs, cf: Values, aligned: b
         RUN_OUT=tiling.run, WORDS_OUT=tiling.run // 4, UNIT_OUT=unit, POOL_HELD=int(tiling.held),
         Y_VECTOR=int(whole and aligned),
         **layer_defines(pr, view), **image_defines(pr, view),
-        K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles, K_FASTEST=1,
-        STEPS=1, CS=1, **share_defines(cf["combine"]),
+        **tiles_defines(cf["combine"], tiling.k_tiles, tiling.p_tiles, tiling.q_tiles),
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, tiling.k_tiles * tiling.w_bytes),
     )  # fmt: skip

@@ -98,7 +98,7 @@ class Strassen(Family):
                       ("products", "bias", "z", "y"), chained=True)  # fmt: skip
         return Blueprint(
             source="strassen.cu", defines=tuple(defines.items()),
-            launches=(first, *between(inner, "sums", "products"), last), packed_bytes=inner.packed_bytes,
+            launches=(first, *between(inner, "sums"), last), packed_bytes=inner.packed_bytes,
             pack=(*(inner.pack or ()), *blocks.items()), packer="strassen_pack.cu",
             packing="What is packed is sums of its blocks (Strassen): leave it to the pack source.",
             workspace=(Buffer("sums", products.x_bytes), Buffer("products", products.y_bytes),

@@ -7,30 +7,20 @@ from __future__ import annotations
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.limits import (
     SPARE,
     SPILLS,
     blocks_param,
     fits_registers,
     fits_shared,
-    no_gpu,
-    no_tensor_cores,
     resident_rule,
     shared_rule,
     too_large,
 )
-from tilewright.kernels.products import PLAIN, TF32
-from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import (
-    POOL_APART,
-    combine_param,
-    operands,
-    partial_sums,
-    second_pass,
-    share_defines,
-)
-from tilewright.kernels.tile import NONE, TWO_PASS, View, ceil_div, image_defines, layer_defines, up_to
+from tilewright.kernels.requant import requant_defines
+from tilewright.kernels.split_k import POOL_APART
+from tilewright.kernels.tile import View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.toeplitz.tile import (
     BAND,
     EIGHT,
@@ -47,6 +37,7 @@ from tilewright.kernels.toeplitz.tile import (
     window,
 )
 from tilewright.kernels.toeplitz.work import work_of
+from tilewright.kernels.whole_sums import POOL_PARAM, input_defines, no_tensor_gpu, tiles_defines, whole_sums
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -67,9 +58,7 @@ class Toeplitz(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take depthwise layers, on a device that has tensor cores."""
-        if reason := super().refuses(problem, device) or too_large(problem):
-            return reason
-        if reason := no_gpu(device) or no_tensor_cores(device):
+        if reason := super().refuses(problem, device) or too_large(problem) or no_tensor_gpu(device):
             return reason
         if not problem.cg == problem.kg == 1 or problem.groups == 1:
             return "it is made for depthwise layers: a group for each channel"
@@ -92,7 +81,7 @@ class Toeplitz(Family):
                   "eights of output columns of a block"),
             Param("warps", (1, 2, 4, 8, 16), "warps of a block, which share its channels"),
             blocks_param(1, 2, 3, 4, 6, 8, 12, 16),
-            combine_param(NONE, TWO_PASS),
+            POOL_PARAM,
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
@@ -102,21 +91,14 @@ class Toeplitz(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, two where there is a pool."""
         cf = config.values
-        tiling, combine = tiling_of(problem, cf), cf["combine"]
-        main = Launch(
-            "toeplitz", (tiling.blocks, 1, 1), (32 * cf["warps"], 1, 1),
-            (*operands(combine), *scale_operand(problem)), shared_bytes=tiling.shared_bytes,
-        )  # fmt: skip
-        return Blueprint(
-            source="toeplitz.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
-            launches=(main, *second_pass(problem, combine, chained=False)),
-            packed_bytes=packed_bytes(problem, tiling),
-            pack=(
+        tiling = tiling_of(problem, cf)
+        return whole_sums(
+            "toeplitz", problem, cf["combine"], tiling.blocks, 32 * cf["warps"],
+            _defines(problem, tiling, cf, aligned), packed_bytes(problem, tiling),
+            (
                 ("PACK_TAPS", tiling.taps), ("PACK_FIRST", slope(problem)),
                 ("PACK_STEP", problem.dilation[1]), ("DTYPE", dtype_code(problem)),
             ),
-            packer="toeplitz_pack.cu",
-            workspace=partial_sums(problem, combine),
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
@@ -149,15 +131,15 @@ RULES = (
 def _defines(pr: Problem, tiling: ToeplitzTiling, cf: Values, aligned: bool) -> Values:
     products, view = products_of_row(pr, cf), View.unflattened(pr)
     return dict(
-        SHARED_BYTES=tiling.shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=TF32 if pr.dtype == "f32" else PLAIN,
+        **input_defines(pr, tiling.shared_bytes),
         CB=cf["cb"], HB=cf["th"], WBT=cf["wb"], WARPS=cf["warps"], MIN_BLOCKS=cf["mb"],
         KS=steps(pr), NC=tiling.eights, PITCH=tiling.pitch, PLANE=tiling.plane, SKEW=tiling.skew,
         TILE=tiling.tile,
         W_PITCH=tiling.taps, R_UNROLLED=max(1, min(pr.r, UNROLLED // products)), VECTORS=int(aligned),
         ROWS_IN_FLIGHT=rows_in_flight(pr, tiling, cf),
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view),
-        K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles,
-        K_FASTEST=int(pr.layout_in == "nhwc"), STEPS=1, CS=1, **share_defines(cf["combine"]),
+        **tiles_defines(cf["combine"], tiling.k_tiles, tiling.p_tiles, tiling.q_tiles,
+                        k_fastest=int(pr.layout_in == "nhwc")),
         OFFSET64=offset64(pr.x_bytes, DTYPE_BYTES[pr.dtype_out] * pr.z_elements, packed_bytes(pr, tiling)),
         **requant_defines(pr),
     )  # fmt: skip

@@ -227,7 +227,7 @@ def _blueprint(pr: Problem, grid: TileGrid, device: Device, config: Config, alig
     first = Launch("transform_input", (count_in, 1, 1), (THREADS, 1, 1), ("x", "tiles", "drawn"))
     args = ("products", "bias", "z", "y", "drawn")
     last = Launch("transform_output", (count_out, 1, 1), (THREADS, 1, 1), args, chained=True)
-    middle = between(inner, "tiles", "products")
+    middle = between(inner, "tiles")
     more = (replace(first, chained=True), *middle, last) * (slabs - 1)
     return Blueprint(
         source="winograd4.cu", defines=tuple(defines.items()), launches=(first, *middle, last, *more),
@@ -252,7 +252,7 @@ def _on_cores(pr: Problem, grid: TileGrid, device: Device, config: Config) -> Bl
     last = Launch("transform_output", (workers, 1, 1), (1, 1, 1), ("products", "bias", "z", "y", "drawn"))
     return Blueprint(
         source="winograd4_cpu.cu", defines=tuple(defines.items()),
-        launches=(first, *between(inner, "tiles", "products"), last) * ceil_div(grid.rows, slab),
+        launches=(first, *between(inner, "tiles"), last) * ceil_div(grid.rows, slab),
         packed_bytes=inner.packed_bytes, pack=_packing(inner, grid), packing=PACKED_POINTS,
         workspace=(Buffer("tiles", products.x_bytes), Buffer("products", products.y_bytes),
                    Buffer("drawn", 12, zeroed=True), *inner.workspace),

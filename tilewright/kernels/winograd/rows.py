@@ -7,6 +7,7 @@ Source: S. Winograd, "Arithmetic Complexity of Computations", SIAM 1980.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from tilewright.arithmetic import round_up
 from tilewright.device import Device
@@ -167,9 +168,7 @@ def _defines(pr: Problem, device: Device, tiling: RowsTiling, cf: Values, aligne
 
 def _words(layout: str, aligned: bool, *runs: int) -> int:
     """Neighbours of a row that are loaded or stored at once: all runs are whole such words."""
-    if layout != "nchw" or not aligned:
-        return 1
-    return next(words for words in (4, 2, 1) if all(run % words == 0 for run in runs))
+    return gcd(4, *runs) if layout == "nchw" and aligned else 1
 
 
 def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:

@@ -122,14 +122,14 @@ def ladder(bars: Sequence[Bar], unit: str, outline: str = "", limit: float | Non
     return picture(body, bottom + (60 if outline else 42), unit)
 
 
-def curve(series: Mapping[str, Sequence[tuple[float, float]]], x_title: str, y_title: str) -> str:
-    """Draw the best so far over time, a stair for each series, time logarithmic."""
+def curve(series: Mapping[str, Sequence[tuple[float, float]]], y_title: str) -> str:
+    """Draw the best so far over seconds, a stair for each series, time logarithmic."""
     points = [point for line in series.values() for point in line]
     if not points:
         return ""
     x = Axis(min(p[0] for p in points) / 1.2, max(p[0] for p in points) * 1.1, LEFT, WIDTH - RIGHT, True)
     y = Axis(min(p[1] for p in points) * 0.9, max(p[1] for p in points) * 1.1, HEIGHT - 66, TOP)
-    body = frame(x, y, x_title, y_title)
+    body = frame(x, y, "seconds", y_title)
     for index, (name, line) in enumerate(series.items()):
         path = f"M{x.at(line[0][0]):.1f} {y.at(line[0][1]):.1f}" + "".join(
             f"H{x.at(b[0]):.1f}V{y.at(b[1]):.1f}" for _, b in pairwise(line)

@@ -114,7 +114,7 @@ def _curves(part: PartResult) -> list[str]:
             seconds, best = _number(row.get("elapsed_s")), _number(row.get("best_us"))
             if row.get("layer") == layer and seconds and best:
                 series.setdefault(str(row["strategy"]), []).append((seconds, best))
-        charts.append(curve(series, "seconds", f"{layer}: best so far, us"))
+        charts.append(curve(series, f"{layer}: best so far, us"))
     return charts
 
 

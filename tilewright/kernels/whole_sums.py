@@ -1,0 +1,52 @@
+"""What specs share whose blocks make whole sums on tensor cores, from rows of the image that they stage once.
+
+No shares meet: where the kernel does not pool, a second one does.
+"""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Launch, Values
+from tilewright.kernels.limits import no_gpu, no_tensor_cores
+from tilewright.kernels.products import PLAIN, TF32
+from tilewright.kernels.requant import scale_operand
+from tilewright.kernels.split_k import combine_param, operands, partial_sums, second_pass, share_defines
+from tilewright.kernels.tile import NONE, TWO_PASS
+from tilewright.kernels.word import dtype_code
+from tilewright.problem import Problem
+
+POOL_PARAM = combine_param(NONE, TWO_PASS)  # who pools
+
+
+def no_tensor_gpu(device: Device) -> str | None:
+    """Say so where a device is no GPU with tensor cores."""
+    return no_gpu(device) or no_tensor_cores(device)
+
+
+def input_defines(pr: Problem, shared_bytes: int) -> Values:
+    """The defines of what a block stages, and how tensor cores multiply it."""
+    products = TF32 if pr.dtype == "f32" else PLAIN
+    return dict(SHARED_BYTES=shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=products)
+
+
+def tiles_defines(combine: int, k: int, p: int, q: int, k_fastest: int = 1) -> Values:
+    """The defines of tile.h for so many tiles of channels, rows and columns, each with one step over C."""
+    return dict(
+        K_TILES=k, P_TILES=p, Q_TILES=q, K_FASTEST=k_fastest, STEPS=1, CS=1, **share_defines(combine)
+    )
+
+
+def whole_sums(
+    name: str, pr: Problem, combine: int, blocks: int, threads: int, defines: Values, packed_bytes: int,
+    pack: tuple[tuple[str, int], ...] = (),
+) -> Blueprint:  # fmt: skip
+    """Lay out one launch of the kernel ``name``, whose filter its own packer lays out, and a pool's."""
+    main = Launch(
+        name, (blocks, 1, 1), (threads, 1, 1), (*operands(combine), *scale_operand(pr)),
+        shared_bytes=defines["SHARED_BYTES"],
+    )  # fmt: skip
+    return Blueprint(
+        source=f"{name}.cu", defines=tuple(defines.items()),
+        launches=(main, *second_pass(pr, combine, chained=False)), packed_bytes=packed_bytes,
+        pack=pack, packer=f"{name}_pack.cu", workspace=partial_sums(pr, combine),
+    )  # fmt: skip
