@@ -1,18 +1,18 @@
-// kn2row: convolution of few output channels on tensor cores, as networks that make images end with, in f16, bf16, tf32
+// kn2row: convolution of few output channels on tensor cores, as networks end with that make images, in f16, bf16, tf32
 // and i8.
 //
 //   y[n,k,p,q] = epilogue(sum over r,s of taps[n,p+r*d-pad,q+s*d-pad][k,r,s])
 //   taps[n,h,w][k,r,s] = sum over c of x[n,c,h,w] * w[k,c,r,s]
 //
-// As an implicit GEMM such a layer has 1 to 4 columns, of which tensor cores have 8 or more, and each input is read once
-// for each tap. Here a product's columns are all K R S taps (3x3 to 3 channels: 27 of 32), an input is read once, straight
-// from global memory into a fragment, and what is left is R S adds for an output.
+// As an implicit GEMM such a layer has 1 to 4 columns, of which tensor cores have 8 or more, and an input is read once
+// for each tap. Here a product has all K R S taps (3x3 to 3 channels: 27 of 32), an input is read once, straight from
+// global memory into a fragment, and what is left is R S adds for an output.
 //
 //     x, a row of pixels      taps of a pixel, in shared memory        an output
 //     C channels       *      27 = 3 channels of 3x3            ->     9 of them, of 9 neighbouring pixels
 //
 // A block makes HB x WB outputs, RB rows of x at a time. Their taps lie in a ring of RING rows of COLUMNS pixels, from
-// where every thread adds up outputs of the RB rows that are whole by then. A step has one barrier: the ring has RB rows
+// where every thread adds up outputs whose last row came with this step. A step has one barrier: the ring has RB rows
 // more than are read.
 //
 // M x N of a product m16n8 is taps x pixels. A lane's words of x are 16 bytes of a pixel in nhwc; in nchw VX neighbours
@@ -20,9 +20,12 @@
 //
 //     nhwc   product i has pixels 8 i .. 8 i + 7            nchw, VX = 4   product i has pixels i, 4 + i, 8 + i ..
 //
-// Knobs (spec.py; docs/families.md has what each buys): HB WB (th, tw) the block's tile of outputs, RB (rb) rows of a
-// step, PT (pt 1 .. 8) products side by side, VX (vx 1 .. 8) pixels of a load, F_SHARED (f) where the filter is, SPLIT (split) shares of C of a block,
-// WARPS (warps).
+// Knobs (spec.py has their values and rules, docs/families.md what each buys):
+//   HB WB        th, tw: the block's tile of outputs
+//   RB           rb 1 .. 24: rows of x in a step
+//   PT VX        pt 1 .. 8: products of a warp side by side; vx 1 .. 8: pixels that a lane loads at once
+//   F_SHARED     f: the filter in shared memory, or a lane's registers
+//   SPLIT WARPS  split 1 .. 8, warps 1 .. 16: shares of C in a block, and its warps
 // Example: n1c32h256w256k1r5s5p2 in f16, HB = 32, WB = 60, RB = 4: rows of 64 pixels with 25 taps each, a ring of 12.
 
 #include "dialect.h"
@@ -70,8 +73,8 @@ INLINE void keep_taps(SHARED acc_t *ring, acc_t acc[MT][PT][4], int row0, int fi
 }
 
 // Finish the outputs whose last row of x came with this step.
-INLINE void add_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const SHARED acc_t *ring, Place at,
-                   int row0 SCALE_PARAMETER) {
+INLINE void add_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const SHARED acc_t *ring,
+                   Place at, int row0 SCALE_PARAMETER) {
     NO_UNROLL for (int item = THREAD(0); item < K * RB * WB; item += THREADS) {
         const int k = item / (RB * WB), q = item % WB, p = row0 + item / WB % RB - (R - 1) * DIL_H;
         if (p < 0 || p >= HB) continue;

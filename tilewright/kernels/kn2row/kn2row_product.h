@@ -1,13 +1,16 @@
 // Products of the kn2row family: words of x from global memory to fragments, and the taps of a warp's pixels.
 //
-//   stage_w       the filter into shared memory, if F_SHARED
-//   FIND_FILTER   the filter, of words [chunk][step][piece][lane][4] as it is packed: staged, or a lane's in its registers
-//   sum_up        the taps of UNIT pixels, of one share of the channels: of every SPLIT-th chunk
+//   stage_w          the filter into shared memory, if F_SHARED
+//   FIND_FILTER      the filter, of words [chunk][step][piece][lane][4] as it is packed: staged, or a lane's in its
+//                    registers
+//   sum_up           the taps of UNIT pixels, of one share of the channels: of every SPLIT-th chunk
 //   RUN, STORE_RUN   sums of a lane that are neighbours in the ring
 //
-// A chunk is two products. Lane t of the four that share a pixel has words 4 t .. 4 t + 3 of its 16: of the first product
-// words 4 t and 4 t + 1, where the instruction has words t and t + 4. The filter is packed in the same order.
-// needs: WHOLE  x may be read in whole words (of four channels, or VX pixels: as many bytes at once)
+// A chunk is two products. Lane t of the four that share a pixel has words 4 t .. 4 t + 3 of its 16: of the first
+// product 4 t and 4 t + 1, where the instruction has words t and t + 4. The filter is packed in the same order.
+//
+// needs: WHOLE     x may be read in whole words: of a pixel's channels, or of VX pixels of a channel
+//        AT_ONCE   chunks whose loads are under way together
 
 #include "fetch.h"
 #include "mma_sync.h"
@@ -94,8 +97,8 @@ typedef const unsigned (*filter_t)[2][MT][4];
 #define PLACES (PT / VX)  // a lane's pixels, or runs of them
 #define BATCHES (SHARE_CHUNKS / AT_ONCE)
 
-// What a lane loads for a pixel, or a run, of chunk `chunk`: asked for here, and made into words (make_words) when all of
-// a batch has been asked for.
+// What a lane loads for a pixel, or a run, of chunk `chunk`: asked for here, and made into words (make_words) when all
+// of a batch has been asked for: rounding, say, would wait for each.
 INLINE void ask_for(unsigned raw[4 * VX], Pixel it, const in_t *zeros, int chunk, int t) {
     const int first = (chunk * 16 + t * 4) * IN_WORD;  // channel
 #if WHOLE
