@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 try:
     import torch
 except ImportError:
-    sys.exit("this needs PyTorch and a GPU: in tilewright's folder run pip install '.[cuda,torch]'")
+    sys.exit("this needs PyTorch and a GPU: in tilewright's folder run pip install -e '.[cuda,torch]'")
 
 import tilewright as tw  # noqa: E402
 

@@ -7,7 +7,7 @@ import tilewright as tw
 try:
     import torch
 except ImportError:
-    sys.exit("this example needs PyTorch: in tilewright's folder run pip install '.[torch]'")
+    sys.exit("this example needs PyTorch: in tilewright's folder run pip install -e '.[torch]'")
 
 place = "cuda" if torch.cuda.is_available() else "cpu"
 layer = torch.nn.Conv2d(16, 32, 3, padding=1, bias=True, device=place)

@@ -24,6 +24,7 @@ def test_without_pytorch_its_example_says_so_in_a_line() -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.startswith("this example needs PyTorch") and done.stderr.count("\n") == 1
+    assert "pip install -e '.[torch]'" in done.stderr, "without -e a copy takes the place of this folder"
 
 
 def ran(script: Path, cache: Path) -> str:

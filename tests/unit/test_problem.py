@@ -229,7 +229,7 @@ WRONG = {
     "c64h56w56k128r3s3+maxpool3p2": "by at most half their size",
     "c64h56w56k128r3s3+avgpool3p1": "only max pools can be padded",
     "c64h56w56k128r3s3+maxpool55": "no window fits into the convolution's 54x54 output",
-    "c64h56w56k128r3s3-i8+silu": "i8 layers accept only bias",
+    "c64h56w56k128r3s3-i8+silu": "bias, add (no factor), relu, maxpool and requant (last)",
     "c64h56w56k128r3s3-i8+avgpool2": "i8 layers accept only bias",
     "c64h56w56k128r3s3-i32": "'-i32' (known: ",
     "c64h56w56k128r3s3 -f32": "' '",

@@ -347,6 +347,18 @@ def test_a_file_that_is_none_is_refused(path: Path, kind: str, tail: str) -> Non
     assert kind != "link" or elsewhere.read_text() == "keep me"
 
 
+def test_what_stands_in_place_of_the_own_store_can_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody named the file, so "name another" would help nobody."""
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(folder))
+    Store().path.mkdir()
+    with pytest.raises(StoreError, match="no plain file; remove it, or set TILEWRIGHT_CACHE to a folder"):
+        Store()
+
+
 def test_a_folder_that_others_can_write_is_refused(path: Path) -> None:
     path.parent.chmod(0o777)
     with pytest.raises(StoreError, match="others can write to it; name a file in a folder of your own"):

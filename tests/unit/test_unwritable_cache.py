@@ -101,6 +101,15 @@ def test_what_remembers_says_that_it_cannot(line: str, held: bool, cache: Path) 
     assert ("--no-tune" in done.stderr) == line.startswith("bench")
 
 
+def test_an_import_says_once_that_it_cannot(cache: Path, tmp_path: Path) -> None:
+    """Opening devices, for their keys, would warn of the same folder first."""
+    (tmp_path / "winners.json").write_text(Store(tmp_path / "none.sqlite").export_json())
+    done = run(cache, f"cache import {tmp_path / 'winners.json'}")
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert str(cache) in done.stderr and "TILEWRIGHT_CACHE" in done.stderr
+
+
 @pytest.mark.long
 def test_winners_that_are_there_need_no_writing(cache: Path) -> None:
     """The cache is that of a machine whose layer was tuned, and whose folder was then made read-only.

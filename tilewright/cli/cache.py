@@ -131,9 +131,11 @@ def import_(
     from tilewright.runtime import list_devices
     from tilewright.store import Store
 
+    store = Store()
+    store.require_writable()  # before devices are opened, which warn of the same folder
     devices = [found for found in list_devices() if isinstance(found, Device)]
     source = "standard input" if outputs.is_stdout(file) else str(file)
-    new = Store().import_json(text, devices, source)
+    new = store.import_json(text, devices, source)
     said = f"imported {count(new, 'winner')}" + ("" if new else "; the file holds none that are new")
     print(said + _strangers({row["device"] for row in json.loads(text)["records"]}, devices))
 

@@ -69,4 +69,5 @@ def check_names(p: Problem) -> None:
     if p.math != "strict" and p.dtype != "f32":
         raise ProblemError(f"math={p.math!r} needs dtype f32, got {p.dtype}")
     if p.is_integer and not p.epilogue.keeps_integers:
-        raise ProblemError(f"{p.epilogue}: i8 layers accept only bias, add (no factor), relu and maxpool")
+        takes = "bias, add (no factor), relu, maxpool and requant (last)"
+        raise ProblemError(f"{p.epilogue}: i8 layers accept only {takes}")

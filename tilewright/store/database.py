@@ -46,7 +46,7 @@ class Database:
             secure_folder(path.parent)
         else:
             secure_folder(path.parent, "store in folder", "name a file in a folder of your own")
-        regular_file(path)
+        regular_file(path, own)
 
     def use(self, work: Callable[[sqlite3.Connection], T], write: bool = False) -> T:
         """Run ``work`` in one transaction; set a corrupt database aside and try once more.
@@ -89,7 +89,7 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         for tail in ("", "-journal"):
-            regular_file(self._part(tail))
+            regular_file(self._part(tail), self.own)
         if not self.path.exists():
             self._touch()
         db = sqlite3.connect(self.path, timeout=self.timeout_s, isolation_level=None)
@@ -161,8 +161,8 @@ class Database:
         return self.path.with_name(self.path.name + tail)
 
 
-def regular_file(path: Path) -> None:
-    """Refuse a path that exists and is not a plain file of this user.
+def regular_file(path: Path, own: bool) -> None:
+    """Refuse a path that exists and is not a plain file of this user; ``own``: users did not name it.
 
     Raises:
         StoreError: it is a symbolic link, a folder or a device, or another user's.
@@ -174,7 +174,8 @@ def regular_file(path: Path) -> None:
     except OSError as error:
         raise StoreError(f"store {path}: cannot be used ({error.strerror or error})") from None
     if not stat.S_ISREG(facts.st_mode):
-        raise StoreError(f"store {path}: is a symbolic link or no plain file; name another")
+        fix = f"remove it, or {_OWN_FOLDER}" if own else "name another"
+        raise StoreError(f"store {path}: is a symbolic link or no plain file; {fix}")
     if hasattr(os, "getuid") and facts.st_uid != os.getuid():
         raise StoreError(f"store {path}: belongs to user {facts.st_uid}, not to you; remove it")
 
