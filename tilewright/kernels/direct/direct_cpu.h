@@ -109,6 +109,9 @@ HOT_INLINE void add_products(wide *sum, const wide *f, acc_t one) { *sum = mul_a
 #define NEXT_LINES ((RS * TILE_K * ACC_BYTES + BH * BW * LINE_BYTES - 1) / (BH * BW * LINE_BYTES))
 #define NEXT_STEP (NEXT_LINES * LINE_BYTES / ACC_BYTES)
 #define ASK_FOR(p) __builtin_prefetch((const void *)(ulong)(p), 0, 2)  // in the second-level cache; any address
+#define ASK_NEAR(p) __builtin_prefetch((const void *)(ulong)(p), 0, 3)  // in the first-level cache
+#define ROWS_SEEN ((TH - 1) * STEP_H + (R - 1) * TAP_H + 1)  // rows and columns under a tile
+#define COLUMNS_SEEN ((TW - 1) * STEP_W + (S - 1) * DIL_W + 1)
 
 #if X_SHARED
 #include "direct_cpu_copy.h"
@@ -162,6 +165,13 @@ HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_
                 }
             }
             filter += RS * TILE_K;
+#if AHEAD && !X_SHARED && !X_NHWC && RS > 1 && DIL_H == 1  // of the next channel but one, most often a page away
+            UNROLL_BY(4) for (int h = 0; h < ROWS_SEEN; h++) {
+                const SOURCE acc_t *row = xc + 2 * TX_C + h * TX_H;
+                ASK_NEAR(row);
+                ASK_NEAR(row + COLUMNS_SEEN - 1);
+            }
+#endif
 #if AHEAD && RS > 1
             UNROLL for (int i = 0; i < NEXT_LINES; i++) ASK_FOR(next + i * (LINE_BYTES / ACC_BYTES));
             next += NEXT_STEP;
