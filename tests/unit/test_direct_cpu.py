@@ -208,3 +208,33 @@ def test_the_configs_of_the_most_channels_can_be_read_again_and_shared() -> None
     )  # fmt: skip
     (read,) = import_text(export_text([won], (DIRECT,)), "friend.json", (DIRECT,), (CORES,))
     assert Config.parse(read.config) == config
+
+
+def test_with_few_registers_an_input_in_place_costs_its_lines() -> None:
+    """A block of many rows took 2.3 ms, one of few rows and all channels out 1.7."""
+    problem = Problem.parse("n1c96h56w56k192r2s2u2-f32")
+    base = dict(v=8, tk=3, tw=4, th=1, nk=8, nh=1, nw=7, sg=1, x=0, cs=96, combine=0)
+
+    def loop_us(device: Device, **change: int) -> float:
+        config = Config.make("direct", base | change)
+        DIRECT.check(problem, device, config)
+        return model.estimate(DIRECT, problem, device, config).terms_us["main_loop_us"]
+
+    assert loop_us(AVX2) < 0.95 * loop_us(AVX2, nk=1, nh=17, nw=3)
+    assert loop_us(AVX2, nh=14) > 1.1 * loop_us(AVX2)  # 0.8 MB, gone through eight times
+    wide = dict(v=16, tk=2, tw=8, nk=1, nw=4)  # on AVX-512 its lines are not counted
+    assert loop_us(CORES, **wide, nh=14) < 1.1 * loop_us(CORES, **wide)
+
+
+def test_with_few_registers_a_strided_row_is_copied_by_vectors() -> None:
+    problem = Problem.parse("n1c3h64w64k32r3s3p1u2-f32")
+    config = Config.make(
+        "direct", dict(v=8, tk=2, tw=6, th=1, nk=2, nh=1, nw=5, sg=1, x=1, cs=3, combine=0)
+    )
+
+    def copying(device: Device) -> float:
+        work = DIRECT.work(problem, device, config)
+        assert isinstance(work, CpuWork)
+        return work.copying
+
+    assert 2 * copying(AVX2) < copying(CORES)

@@ -110,6 +110,8 @@ class CpuWork(Counts):
         input_bytes: bytes of the input that the inner loop reads, from whichever cache.
         input_tile_bytes: bytes of the input that a block goes through before it, or the next one, reads one
             again (0: fewer than the first cache holds).
+        place_bytes: bytes of the cache lines under a block whose input is read in place.
+        place_turns: how often the block goes through them.
     """
 
     vectors: int
@@ -125,6 +127,8 @@ class CpuWork(Counts):
     filter_tile_bytes: float
     input_bytes: float
     input_tile_bytes: int
+    place_bytes: float = 0.0
+    place_turns: int = 1
 
 
 Work = GpuWork | CpuWork

@@ -6,6 +6,7 @@ from math import gcd
 
 from tilewright.device import Device
 from tilewright.kernels.direct.cpu_tile import (
+    AVX2_LANES,
     LINE,
     LOOKS,
     CpuTiling,
@@ -22,6 +23,7 @@ from tilewright.kernels.word import filter_bytes, issue_slots, word_bytes, word_
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import Problem
 
+LINE_BYTES = 64
 WAY_BYTES, WAYS = 4096, 8  # of a first-level data cache of 32 KB
 
 
@@ -39,6 +41,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     looking = LOOKS * tiling.share * taps * looks
     pixels, outputs = cf["th"] * cf["tw"], tiling.tile_k * cf["th"] * cf["tw"]
     tile_bytes = float(tiling.word) * tiling.share * taps * tiling.tile_k
+    few = device.lanes == AVX2_LANES
     return CpuWork(
         blocks=tiling.blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
         combine=COMBINE_NAMES[cf["combine"]],
@@ -51,12 +54,13 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         width=cf["v"] * word_registers(pr),
         multiply_adds=turns * cf["tk"] * (pixels + 1 if dots else pixels * issue_slots(pr, device)),
         filter_loads=turns * (cf["tk"] + again * (pixels - 1)), input_loads=turns * pixels, turns=int(turns),
-        copying=_copying(pr, cf, tiling) * (1 if tiling.steps == 1 else tiles) + looking,
+        copying=_copying(pr, cf, tiling, few) * (1 if tiling.steps == 1 else tiles) + looking,
         storing=tiles * _storing(pr, cf, tiling),
         filter_bytes=tile_bytes * tiles * tiling.met,
         filter_once_bytes=tile_bytes * min(cf["nk"], tiling.filter_tiles), filter_tile_bytes=tile_bytes,
         input_bytes=float(tiling.word) * tiles * tiling.share * tiling.met * _under_tile(pr, cf),
-        input_tile_bytes=tiling.shared_bytes if cf["x"] else 0,
+        input_tile_bytes=tiling.shared_bytes if cf["x"] else 0, place_bytes=_in_place(pr, cf, tiling),
+        place_turns=min(cf["nk"], tiling.filter_tiles),
     )  # fmt: skip
 
 
@@ -72,12 +76,25 @@ def _under_tile(pr: Problem, cf: Values) -> float:
     return inputs * (1.0 + (LINE - 1) * min(1.0, max(0.0, 2.0 * (crowd - 1.0))))
 
 
-def _copying(pr: Problem, cf: Values, tiling: CpuTiling) -> float:
-    """Instructions to copy the input of a block."""
+def _in_place(pr: Problem, cf: Values, tiling: CpuTiling) -> float:
+    """Bytes of the lines under a block whose input is read in place, in nchw: rows begin anywhere in one."""
+    if cf["x"] or pr.layout_in == "nhwc":
+        return 0.0
+    rows = min(tiling.view.p, tiling.hb), pr.stride[0], pr.r, pr.dilation[0]
+    columns = under(min(tiling.view.q, tiling.wb), pr.stride[1], pr.s, pr.dilation[1])
+    return float(tiling.share * under(*rows) * (tiling.word * columns + LINE_BYTES))
+
+
+def _copying(pr: Problem, cf: Values, tiling: CpuTiling, few: bool) -> float:
+    """Instructions to copy the input of a block.
+
+    Rows under a wide filter are copied by vectors whatever the stride; AVX-512 was fitted as if not.
+    """
     if not cf["x"]:
         return 0.0
     if pr.layout_in == "nchw":
-        return tiling.share * tiling.xh * (14.0 + tiling.xw * (0.4 if pr.stride[1] == 1 else 2.0))
+        singly = pr.stride[1] > 1 and (pr.s == 1 or pr.is_integer or not few)
+        return tiling.share * tiling.xh * (14.0 + tiling.xw * (2.0 if singly else 0.4))
     return tiling.xh * tiling.xw * (14.0 + tiling.share * (0.15 if tiling.run == LINE else 0.6))
 
 

@@ -109,6 +109,9 @@ HOT_INLINE void add_products(wide *sum, const wide *f, acc_t one) { *sum = mul_a
 #define NEXT_LINES ((RS * TILE_K * ACC_BYTES + BH * BW * LINE_BYTES - 1) / (BH * BW * LINE_BYTES))
 #define NEXT_STEP (NEXT_LINES * LINE_BYTES / ACC_BYTES)
 #define ASK_FOR(p) __builtin_prefetch((const void *)(ulong)(p), 0, 2)  // in the second-level cache; any address
+#define ASK_NEAR(p) __builtin_prefetch((const void *)(ulong)(p), 0, 3)  // in the first-level cache
+#define ROWS_SEEN ((TH - 1) * STEP_H + (R - 1) * TAP_H + 1)  // rows and columns under a tile
+#define COLUMNS_SEEN ((TW - 1) * STEP_W + (S - 1) * DIL_W + 1)
 
 #if X_SHARED
 #include "direct_cpu_copy.h"
@@ -162,6 +165,13 @@ HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_
                 }
             }
             filter += RS * TILE_K;
+#if AHEAD && !X_SHARED && !X_NHWC && RS > 1 && DIL_H == 1  // of the next channel but one, most often a page away
+            UNROLL_BY(4) for (int h = 0; h < ROWS_SEEN; h++) {
+                const SOURCE acc_t *row = xc + 2 * TX_C + h * TX_H;
+                ASK_NEAR(row);
+                ASK_NEAR(row + COLUMNS_SEEN - 1);
+            }
+#endif
 #if AHEAD && RS > 1
             UNROLL for (int i = 0; i < NEXT_LINES; i++) ASK_FOR(next + i * (LINE_BYTES / ACC_BYTES));
             next += NEXT_STEP;
@@ -174,11 +184,13 @@ HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_
 
 // Ask for the input of a block that is read in place: of each channel few lines, too few to be foreseen.
 INLINE void ask_for_input(const GLOBAL in_t *x, Place at, int channels) {
-    int columns = (BW * TW - 1) * STR_W + 1, left = at.q0 * STR_W;
+    int columns = (BW * TW - 1) * STR_W + (S - 1) * DIL_W + 1, left = at.q0 * STR_W;
+    int top = at.p0 * STR_H, rows = (BH * TH - 1) * STR_H + (R - 1) * DIL_H + 1;
     if (columns > W - left) columns = W - left;
+    if (rows > H - top) rows = H - top;
     NO_UNROLL for (int c = 0; c < channels; c++)
-        NO_UNROLL for (int p = at.p0; p < at.p0 + BH * TH && p < P; p++) {
-            const GLOBAL in_t *row = x + X_AT(at.n, at.group * CG + at.c0 + c, p * STR_H, left);
+        NO_UNROLL for (int h = top; h < top + rows; h += R == 1 ? STR_H : 1) {
+            const GLOBAL in_t *row = x + X_AT(at.n, at.group * CG + at.c0 + c, h, left);
             NO_UNROLL for (int i = 0; i < columns; i += LINE_BYTES / (int)sizeof(in_t)) ASK_FOR(row + i);
             ASK_FOR(row + columns - 1);
         }
@@ -200,7 +212,7 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             if (atomic_count(&arrived[2 + at.tile]) != SG - 1) return;
             FENCE();  // what others wrote before they arrived is read after
         }
-#if AHEAD && !X_SHARED && !X_NHWC && RS == 1
+#if AHEAD && !X_SHARED && !X_NHWC
         if (pass == 0) ask_for_input(x, at, channels);
 #endif
         NO_UNROLL for (int t = 0; t < REGISTER_TILES; t++) {
