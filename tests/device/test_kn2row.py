@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 from here import EMULATED_AND_GPU, agrees
 from test_gpu_path import runtime
 
 from tilewright.checking.verify import Verifier
+from tilewright.device import for_architecture
+from tilewright.errors import EmptySpace
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
+from tilewright.search import space
 
 __all__ = ["runtime"]  # a fixture
 
@@ -73,3 +77,20 @@ def test_a_nan_stays_with_the_outputs_that_it_belongs_to(
     candidate = verifier.candidate(Config.make("kn2row", BASE | change))
     check = verifier.check(candidate, True, lambda stage: None, math.inf)
     assert check.ok, check.reason
+
+
+def test_a_space_without_configs_is_soon_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every search of such a layer begins with it: 12 s, where room was the last thing asked."""
+    asked = 0
+
+    class Counted(space._MemoisedRule):
+        def __call__(self, known: dict[str, object]) -> bool:
+            nonlocal asked
+            asked += 1
+            return super().__call__(known)
+
+    monkeypatch.setattr(space, "_MemoisedRule", Counted)
+    problem = Problem.parse("n1c512h128w128k10r3s3p1-tf32")
+    with pytest.raises(EmptySpace):
+        space.sample(KIND, problem, for_architecture("sm_90"), random.Random(0))
+    assert asked < 400_000

@@ -50,6 +50,7 @@ MOST_COLUMNS = 512
 MOST_SUMS = 24  # products side by side, of four sums of a thread each
 ROWS = (4, 8, 16, 32, 64, 128)  # of outputs
 EIGHTS = (2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64)  # of columns of the input
+ALONE = dict(warps=1, mb=1)
 
 
 class Kn2row(Family):
@@ -124,6 +125,10 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
     return fits_registers(device, registers(problem, cf), 32 * cf["warps"] * cf["mb"], spare=SPARE)
 
 
+def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
+    return fits_shared(device, tiling_of(problem, cf).shared_bytes, cf["mb"])
+
+
 RULES = (
     Rule("rows", lambda problem, th, rb: rb <= th + (problem.r - 1) * problem.dilation[0],
          "a step of more rows than the tile sees"),
@@ -134,11 +139,15 @@ RULES = (
     Rule("share_warps", lambda split, warps: warps % split == 0, "each share has as many warps"),
     Rule("pixels", lambda problem, cf: units(problem, cf) >= cf["warps"] // cf["split"],
          "warps without pixels", needs="tw rb vx pt split warps"),
+    # What one warp or one block has no room for, before their number is chosen: a space that is all but empty
+    # is searched to its end.
+    Rule("thread", lambda problem, device, cf: _fits_registers(problem, device, cf | ALONE), SPILLS,
+         needs="vx pt f split"),
+    shared_rule(lambda problem, device, cf: _fits_shared(problem, device, cf | ALONE), "th tw rb vx f split"),
     schedulers_rule(lambda warps, mb: warps * mb >= SCHEDULERS),
     resident_rule(lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit),
     Rule("registers", _fits_registers, SPILLS, needs="vx pt f split warps mb"),
-    shared_rule(lambda problem, device, cf: fits_shared(
-        device, tiling_of(problem, cf).shared_bytes, cf["mb"]), "th tw rb vx f split mb"),
+    shared_rule(_fits_shared, "th tw rb vx f split mb"),
     POOL_APART,
 )  # fmt: skip
 
