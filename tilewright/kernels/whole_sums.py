@@ -1,4 +1,4 @@
-"""What specs share whose blocks make whole sums on tensor cores, from rows of the image that they stage once.
+"""What specs share whose blocks make whole sums on tensor cores, from rows of the image that they read once.
 
 No shares meet: where the kernel does not pool, a second one does.
 """
@@ -24,7 +24,7 @@ def no_tensor_gpu(device: Device) -> str | None:
 
 
 def input_defines(pr: Problem, shared_bytes: int) -> Values:
-    """The defines of what a block stages, and how tensor cores multiply it."""
+    """The defines of a block's shared memory, and of how tensor cores multiply the input."""
     products = TF32 if pr.dtype == "f32" else PLAIN
     return dict(SHARED_BYTES=shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=products)
 

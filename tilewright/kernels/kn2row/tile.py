@@ -17,7 +17,7 @@ SUM_BYTES = 4
 
 
 def taps(pr: Problem) -> int:
-    """What is computed for each pixel of the input: a tap of each output channel."""
+    """What is computed for each pixel of the input: all taps of all output channels."""
     return pr.k * pr.r * pr.s
 
 
