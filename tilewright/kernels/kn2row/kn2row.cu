@@ -38,8 +38,6 @@
 #define TURNS ((XH + RB - 1) / RB)
 #define PIXELS (RB * COLUMNS)              // of a step
 #define UNIT (8 * PT)                      // pixels that a warp takes at once
-#define NUMBER_BYTES (DTYPE == 4 ? 1 : DTYPE == 1 ? 4 : 2)
-#define IN_WORD (4 / NUMBER_BYTES)
 #define CHUNK (16 * IN_WORD)               // channels of two products
 #define CHUNKS ((C + CHUNK - 1) / CHUNK)
 #define W_WORDS (CHUNKS * 2 * MT * 128)

@@ -9,21 +9,11 @@
 #include "loop.h"
 #include "types.h"
 #include "filter.h"
-#include "mma_tf32.h"
+#include "kn2row_words.h"
 
-#define NUMBER_BYTES (DTYPE == 4 ? 1 : DTYPE == 1 ? 4 : 2)
-#define IN_WORD (4 / NUMBER_BYTES)
 #define CHUNKS ((CG + 16 * IN_WORD - 1) / (16 * IN_WORD))
 #define PIECES ((KG * FILTER_TAPS + 15) / 16)
 #define PACKED ((offset_t)CHUNKS * 2 * PIECES * 128 + 4)
-
-#if DTYPE == 1
-#define BITS_OF(v) tf32_of(float_bits(v))  // f32 comes here as tf32 alone
-#elif DTYPE == 4
-#define BITS_OF(v) (unsigned)(unsigned char)(v)
-#else
-#define BITS_OF(v) (unsigned)(v)
-#endif
 
 KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
     FOR_EACH(item, PACKED) {

@@ -14,7 +14,7 @@
 
 #include "fetch.h"
 #include "mma_sync.h"
-#include "mma_tf32.h"
+#include "kn2row_words.h"
 
 #define PLANE_STEP (X_NHWC ? 1 : H * W)  // numbers to the next channel
 #define SHARE_CHUNKS (CHUNKS / SPLIT)
@@ -33,15 +33,6 @@
 #else
 #define STORE_RUN(to, run) (store_run(4, to, run), store_run(4, (to) + 4, (run) + 4))
 #endif
-#endif
-
-// A number of x as it is multiplied, by its bits.
-#if DTYPE == 1
-#define BITS_OF(v) tf32_of(float_bits(v))
-#elif DTYPE == 4
-#define BITS_OF(v) (unsigned)(unsigned char)(v)
-#else
-#define BITS_OF(v) (unsigned)(v)
 #endif
 
 INLINE void stage_w(SHARED acc_t *to, const GLOBAL acc_t *w) {
