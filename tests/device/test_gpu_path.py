@@ -120,6 +120,11 @@ SHAPES = (
     "n2c16h7w10k32r3s5p1x2g4-bf16+add",
     "n1c48h11w9k48r3s3p1u2g3-f16-nhwc2nchw+silu",
     "n1c64h8w9k64r3s3p1g8-i8-nhwc+bias+relu+requant",
+    "n1c40h9w13k3r3s3p1-f16-nhwc+bias+relu",  # last layers
+    "n2c19h11w16k2r3s5p1x2-f16+add0.5",
+    "n1c33h10w12k1r5s5p2-bf16-nhwc2nchw+maxpool2",
+    "n2c72h9w12k3r3s3p2d2-i8-nhwc+bias+requant",
+    "n1c20h9w8k4r3s2p1.0.0.1-tf32+silu",
 )
 # What they are chosen for; others have their own examples (test_every_family_runs.py).
 SHAPED = [

@@ -6,9 +6,10 @@ import copy
 import inspect
 import multiprocessing
 import pickle
+import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +22,10 @@ import pytest
 from tilewright import api
 from tilewright.arrays.view import ArraySpec, ArrayView
 from tilewright.checking.inputs import exact_inputs
+from tilewright.device import for_architecture
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
 from tilewright.kernels import FAMILIES, family
-from tilewright.kernels.family import Blueprint, Buffer, Config
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family
 from tilewright.kernels.source import full_source, kernel_files, source_key
 from tilewright.kernels.untuned.reference import Reference, numpy_conv, reference_f64
 from tilewright.plans import binding
@@ -34,6 +36,7 @@ from tilewright.problem import Problem
 from tilewright.runtime import list_devices, open_runtime, opening
 from tilewright.runtime.base import Built, Memory
 from tilewright.runtime.host import NumpyRuntime
+from tilewright.search.space import sample
 
 REFERENCE = Config.parse("reference:v=1")
 LAYER = Problem.parse("n1c4h5w6k3r3s3p1-f32-nchw2nhwc+bias+relu")
@@ -342,12 +345,20 @@ def test_numpy_runs_no_other_family() -> None:
         open_runtime("numpy").compile(blueprint)
 
 
+def programs_of(known: Family) -> Iterator[Blueprint]:
+    """What a family's examples are compiled from, on a GPU or on a CPU."""
+    for device in (for_architecture("sm_90"), open_runtime("numpy").device, open_runtime("cpu").device):
+        for problem in map(Problem.parse, known.examples):
+            if known.refuses(problem, device) is None:
+                config = sample(known, problem, device, random.Random(0))
+                yield from known.blueprint(problem, device, config).programs
+
+
 def test_families_have_names_and_kernels_beside_their_specs() -> None:
     for known in FAMILIES:
         assert family(known.name) is known
         folder = Path(inspect.getfile(type(known))).parent
-        text = "".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.py")))
-        named = [name for name in kernel_files() if f'"{name}"' in text]
+        named = {program.source for program in programs_of(known)}
         beside = [name for name in named if kernel_files()[name].parent == folder]
         assert beside and all(len(source_key(name)) == 64 for name in named), known.name
 
