@@ -159,6 +159,12 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("model-report R12 --records {tmp}/none --save -", ["--save -", "name a file"]),
     ("model-report R12 --records {tmp}/none --save {tmp}/no/x", ["--save", "does not exist"]),
     ("report --html {tmp} x.json", ["--html", "is a folder"]),
+    ("report --worst 0 x.json", ["--worst", "1", "'0'"]),
+    ("report --worst few x.json", ["--worst", "'few'"]),
+    ("report --worst 3 --by speed x.json", ["--by 'speed'", "floor, ratio, time"]),
+    ("report --by ratio x.json", ["--by ratio", "give --worst N too"]),
+    ("report --worst 3 --html x.html x.json", ["--html and --worst", "only one"]),
+    ("report --worst 3 --csv - --json - x.json", ["already written there"]),
     ("study lenet --markdown {tmp}/no/x.md", ["--markdown", "does not exist"]),
     # nothing to do
     ("run n0c4h5k4r3 --device cpu", ["batch of 0", "nothing to compute"]),

@@ -100,13 +100,16 @@ def names(tmp_path: Path) -> list[list[str]]:
         ["report", "results.json", "--markdown", "-"],
         ["report", "results.json", "--csv", "-"],
         ["report", "results.json", "--html", "-"],
+        ["report", "results.json", "--worst", "1"],
+        ["report", "results.json", "--worst", "1", "--markdown", "-"],
+        ["report", "results.json", "--worst", "1", "--csv", "-"],
         ["report", "wrong.json"],
         ["bench", "layers.txt", "--device", "numpy", "--peers", "none", "--no-tune"],
         ["model-report", "--records", "trials.gz"],
     ]
 
 
-@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize("number", range(10))
 def test_no_name_steers_the_terminal(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit, wrote
+from tilewright.report.table import Table
+
+if TYPE_CHECKING:
+    from tilewright.report.gather import Gathered
+
+# What is found as tables to print, and as the text of the file of each option.
+Shapes = tuple[Callable[[], Table | list[Table]], Mapping[str, Callable[[], str]]]
 
 Files = Annotated[
     list[Path] | None,
@@ -25,6 +32,24 @@ Markdown = Annotated[
     Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables as Markdown.")
 ]
 Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows as CSV.")]
+Worst = Annotated[
+    int | None,
+    typer.Option(
+        "--worst",
+        metavar="N",
+        min=1,
+        help="Only the N rows of all benchmarks where most is left to gain; not as HTML.",
+    ),
+]
+By = Annotated[
+    str | None,
+    typer.Option(
+        "--by",
+        metavar="KEY",
+        help="Order of --worst: floor (lowest share of the floor; the default), ratio (lowest, beside the "
+        "fastest peer) or time (most microseconds above the floor).",
+    ),
+]
 Title = Annotated[str, typer.Option("--title", metavar="TEXT", help="Title of the HTML page.")]
 
 
@@ -34,13 +59,16 @@ def report(
     markdown: Markdown = None,
     csv: Csv = None,
     json_file: options.JsonFile = None,
+    worst: Worst = None,
+    by: By = None,
     title: Title = "tilewright: results",
 ) -> None:
     """Combine results files into tables or one page of charts.
 
-    The page is HTML and works offline.
+    The page is HTML and works offline. With --worst: where time is left.
     """
     wanted = {"--html": html, "--markdown": markdown, "--csv": csv, "--json": json_file}
+    _check_worst(worst, by, html)
     from tilewright.report import gather
 
     paths = files or gather.usual(Path())
@@ -48,13 +76,49 @@ def report(
     if not paths:
         raise options.OptionError("report: there are no results files in benchmarks/ here; name some")
     found = gather.gather(paths)
-    texts: dict[str, Callable[[], str]] = {
+    tables, texts = _everything(found, title) if worst is None else _worst(found, worst, by)
+    outputs.write_all(wanted, {option: text() for option, text in texts.items() if wanted[option]})
+    wrote(*wanted.values())
+    if not any(wanted.values()):
+        emit(tables(), None, None)
+
+
+def _check_worst(worst: int | None, by: str | None, html: Path | None) -> None:
+    """Check the options of --worst before anything is read.
+
+    Raises:
+        OptionError: --by has no such key or nothing to order, or there is an HTML page to write.
+    """
+    from tilewright.report.worst import ORDERS
+
+    if by is not None and by not in ORDERS:
+        raise options.OptionError(f"--by {by!r}: must be one of {', '.join(ORDERS)}")
+    if by is not None and worst is None:
+        raise options.OptionError(f"--by {by}: is the order of --worst; give --worst N too")
+    if worst is not None and html is not None:
+        raise options.OptionError("--html and --worst: give only one of them")
+
+
+def _everything(found: Sequence[Gathered], title: str) -> Shapes:
+    """All that the files hold."""
+    from tilewright.report import gather
+
+    return lambda: gather.tables(found), {
         "--html": lambda: gather.html(title, found),
         "--markdown": lambda: gather.as_markdown(found),
         "--csv": lambda: gather.as_csv(found),
         "--json": lambda: outputs.as_json({one.name: one.document for one in found}),
     }
-    outputs.write_all(wanted, {option: text() for option, text in texts.items() if wanted[option]})
-    wrote(*wanted.values())
-    if not any(wanted.values()):
-        emit(gather.tables(found), None, None)
+
+
+def _worst(found: Sequence[Gathered], most: int, by: str | None) -> Shapes:
+    """The rows of the benchmarks where most is left to gain."""
+    from tilewright.report import worst
+    from tilewright.report.table import markdown
+
+    rows = worst.worst_of(found, most, by or "floor")
+    return lambda: worst.table(rows), {
+        "--markdown": lambda: markdown(worst.table(rows)) + "\n",
+        "--csv": lambda: worst.as_csv(rows),
+        "--json": lambda: outputs.as_json(worst.document(rows)),
+    }

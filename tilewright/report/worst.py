@@ -1,0 +1,122 @@
+"""The rows of several benchmarks that are furthest from what can be had: where time is left."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilewright.bench.rows import BenchRow
+from tilewright.errors import count
+from tilewright.report.gather import Gathered
+from tilewright.report.results import Results
+from tilewright.report.results_table import short_table
+from tilewright.report.table import Table, time_text
+
+Key = Callable[[BenchRow], float | None]
+
+
+@dataclass(frozen=True)
+class Worst:
+    """Rows of several files, the worst first.
+
+    Attributes:
+        by: what they are in order of, a key of ``ORDERS``.
+        rows: the name of the file, and the row; only such as have a time of ours.
+        among: how many rows were compared.
+        left_out: what could not be, in words.
+    """
+
+    by: str
+    rows: tuple[tuple[str, BenchRow], ...]
+    among: int
+    left_out: tuple[str, ...]
+
+
+def above_floor_us(row: BenchRow) -> float:
+    """Our time without the floor, in us: below 0 where fewer multiplications beat it."""
+    return (row.ours.cold_us or 0.0) - row.floor_us
+
+
+ORDERS: dict[str, tuple[str, Key]] = {  # what is first, and what the rows ascend by
+    "floor": ("lowest share of the floor", lambda row: row.floor_share),
+    "ratio": ("lowest ratio", lambda row: row.ratio),
+    "time": ("most time above the floor", lambda row: -above_floor_us(row)),
+}
+
+
+def worst_of(found: Sequence[Gathered], most: int, by: str) -> Worst:
+    """Return the worst rows of benchmarks, at most so many; studies have none."""
+    benches = [(one.name, one.results) for one in found if isinstance(one.results, Results)]
+    rows = [(name, row) for name, results in benches for row in results.rows]
+    timed = [(name, row) for name, row in rows if row.ours.cold_us]
+    key = ORDERS[by][1]
+    ranked = [(value, name, row) for name, row in timed if (value := key(row)) is not None]
+    ranked.sort(key=lambda one: one[0])
+    lacks = {
+        "without a time of ours": len(rows) - len(timed),
+        "without a peer's time": len(timed) - len(ranked),
+    }
+    left_out = [f"{count(number, 'row')} {why}" for why, number in lacks.items() if number]
+    studies = len(found) - len(benches)
+    return Worst(
+        by=by,
+        rows=tuple((name, row) for _, name, row in ranked[:most]),
+        among=len(ranked),
+        left_out=(*left_out, *([f"{count(studies, 'file')} of studies"] if studies else ())),
+    )
+
+
+def table(worst: Worst) -> Table:
+    """Lay them out as a short table, with the file before the layer and the problem at the end."""
+    rows = [replace(row, name=f"{file} {row.name}") for file, row in worst.rows]
+    short = short_table(Results(device={}, date="", commit="", rows=tuple(rows)))
+    cells = ((time_text(max(above_floor_us(row), 0.0)), row.problem) for row in rows)
+    which = f"{len(rows):,} of {count(worst.among, 'row')}, {ORDERS[worst.by][0]} first"
+    return Table(
+        title=f"{which}; times in us, cold caches",
+        head=(*short.head[:-1], "above floor", "problem"),
+        body=tuple((*line[:-1], *more) for line, more in zip(short.body, cells, strict=True)),
+        notes=(*short.notes, *(f"left out: {what}" for what in worst.left_out)),
+    )
+
+
+def document(worst: Worst) -> dict[str, Any]:
+    """The rows as JSON has them."""
+    return {
+        "by": worst.by,
+        "among": worst.among,
+        "left_out": list(worst.left_out),
+        "rows": [_values(file, row) for file, row in worst.rows],
+    }
+
+
+def as_csv(worst: Worst) -> str:
+    """The rows as CSV, a line each; what is not known is empty."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, _COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_values(file, row) for file, row in worst.rows)
+    return out.getvalue()
+
+
+_COLUMNS = (
+    "file", "layer", "problem", "family", "config", "ours_us", "call_us", "floor_us", "floor_share",
+    "above_floor_us", "peer", "peer_us", "ratio",
+)  # fmt: skip
+
+
+def _values(file: str, row: BenchRow) -> dict[str, Any]:
+    """One row; times to a nanosecond."""
+    peer = row.best_peer
+    ours = row.ours
+    times = (ours.cold_us, ours.call_us, row.floor_us)
+    compared = (peer, row.peers[peer].cold_us if peer else None, row.ratio)
+    values = (
+        file, row.name, row.problem, ours.family, ours.config, *times, row.floor_share,
+        above_floor_us(row), *compared,
+    )  # fmt: skip
+    rounded = (round(value, 4) if isinstance(value, float) else value for value in values)
+    return dict(zip(_COLUMNS, rounded, strict=True))
