@@ -125,6 +125,10 @@ SHAPES = (
     "n1c33h10w12k1r5s5p2-bf16-nhwc2nchw+maxpool2",
     "n2c72h9w12k3r3s3p2d2-i8-nhwc+bias+requant",
     "n1c20h9w8k4r3s2p1.0.0.1-tf32+silu",
+    "n1c20h9w12k3r3s3p1-f32+bias+relu",
+    "n2c17h11w13k2r3s5p1x2-f32+add0.5",
+    "n1c12h10w12k1r5s5p2-f32-nchw2nhwc+maxpool2",
+    "n2c9h12w19k4r3s2p1.0.0.1-f32+silu",
 )
 # What they are chosen for; others have their own examples (test_every_family_runs.py).
 SHAPED = [
@@ -140,6 +144,7 @@ SHAPED = [
     "gemv",
     "grouped",
     "small",
+    "narrow",
     "mma",
     "hopper",
     "toeplitz",

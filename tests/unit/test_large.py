@@ -31,6 +31,7 @@ LARGE = {
     "n{}c3h128w128k8r3s3p1-tf32-nhwc": ("stem",),
     "n{}c64h128w128k3r3s3p1-f16-nhwc": ("kn2row",),
     "n{}c3h128w128k8r5s5p2-f32": ("winograd_rows",),
+    "n{}c64h128w128k3r3s3p1-f32": ("narrow",),
     "n{}c64h128w128k64r5s5p2-f32": ("winograd8",),
     "n{}c64h128w128k64r3s3p1-f16-nhwc": ("mma", "hopper"),
     "n{}c64h128w128k64r3s3p1-tf32-nhwc": ("mma", "hopper"),
@@ -69,6 +70,7 @@ HUGE = {
     "n2c64h6000w6000k16r3s3p1-f16": ("stem", "mma", "hopper"),
     "n2c64h6000w6000k16r3s3p1-i8-nhwc": ("stem", "mma", "hopper"),
     "n2c64h6000w6000k3r3s3p1-f16": ("kn2row",),
+    "n2c64h6000w6000k3r3s3p1-f32": ("narrow",),
 }
 
 

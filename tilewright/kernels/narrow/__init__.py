@@ -1,0 +1,1 @@
+"""Last layers, of few output channels, in f32 on CUDA cores."""
