@@ -35,6 +35,7 @@ _OF_MEMORY = (  # functions of tensor.h
     r"|^INLINE void store4\(int.*?(?=^#else)"
 )
 _HALF = r"^INLINE void multiply_half\(.*?^}$"  # of mma_product.h
+_OF_COLUMNS = r"^INLINE (?:acc_t fetch1|void fetch_if)\(.*?^}$"  # of narrow.cu
 _TILES = (
     "extern __shared__ __align__(256) unsigned char name##_store[];",
     "char *name##_store = shared_store;",
@@ -44,6 +45,7 @@ GROUPED = dict(combine=0, nt=1, wn=1, bw=1, tw=8, pt=1, th=2, wm=1, mb=4)
 STEM = dict(combine=0, th=4, tw=8, kt=2, pt=1, f=0, wn=1, wm=2, mb=2)
 MMA = dict(combine=0, x=1, fd=1, l1=0, mb=1, chunks=2, mt=1, nt=1, wm=2, wn=2, stages=2, sb=1, sc=1, sg=1)
 KN2ROW = dict(combine=0, th=4, tw=14, rb=2, vx=1, pt=1, f=1, split=1, warps=2, mb=2)
+NARROW = dict(combine=0, th=4, tw=4, depth=3, bw=8, split=1, warps=1, mb=4)
 TOEPLITZ = dict(cb=8, th=16, wb=1, warps=2, mb=1, combine=0)
 CASES = (
     ("n1c16h5w7k16r3s3p1g2-f16-nhwc", "grouped_mma", GROUPED),
@@ -85,6 +87,14 @@ CASES = (
     ("n1c40h7w20k3r3s3p1-i8+requant", "kn2row", KN2ROW | dict(vx=4, tw=16, pt=4)),
     ("n1c24h7w20k3r3s3p1-tf32", "kn2row", KN2ROW | dict(vx=4, tw=16, pt=4)),
     ("n1c24h7w18k1r3s3p1-bf16", "kn2row", KN2ROW | dict(vx=2, tw=12, pt=2, f=0)),
+    ("n2c5h36w72k3r3s3p1-f32+bias+relu", "narrow", NARROW),  # warps amid the image, and at its borders
+    ("n1c4h14w272k2r3s3p1-f32", "narrow", NARROW | dict(th=2, depth=4, bw=64, split=2, warps=4, mb=1)),
+    ("n1c4h26w96k1r5s5p4.0.4.0-f32", "narrow", NARROW | dict(th=2, depth=2)),  # four columns to the left
+    ("n1c4h26w96k1r5s5p0.4.0.4-f32", "narrow", NARROW | dict(th=2, tw=8, depth=2, bw=4)),  # and to the right
+    ("n1c8h9w200k3r1s3p0x1-f32+add", "narrow", NARROW | dict(th=1, depth=1, bw=32, split=4, warps=4)),
+    ("n1c3h17w37k3r3s3p2.1.1.6-f32-nchw2nhwc", "narrow", NARROW | dict(bw=4, depth=6)),  # one by one
+    ("n1c3h17w36k2r2s4p1.0.0.3-f32", "narrow", NARROW | dict(tw=8, th=3, depth=4)),
+    ("n1c6h8w300k16r1s1-f32", "narrow", NARROW | dict(th=1, depth=1, bw=96, split=2, warps=12, mb=1)),
 )  # fmt: skip
 
 # A line of a kernel, what it becomes, and the case that must see it.
@@ -102,11 +112,14 @@ SLIPS = (
     ("first + VX * (8 * i + lane / 4)", "first + VX * (8 * i + lane % 8)", 31),
     ("words[u * IN_WORD + i][j]", "words[u + i][j]", 35),
     ("v[j] >> 8 * i & 0xff", "v[i] >> 8 * j & 0xff", 36),
+    ("own[TW - PAD_L + j]", "own[j]", 39),
+    ("row + me.edge + j, me.edges >> j & 1", "row + me.edge + j, 0", 39),  # amid the image
+    ("me.right = lane == 31 || across", "me.right = across", 40),
+    ("BARRIER();\n        SHARED acc_t *mine", "SHARED acc_t *mine", 43),  # over taps that others read
     ("#define RING 6", "#define RING 4", 31),  # a warp that is ahead writes where others read
 )
 
 MAIN = """
-static std::vector<char> held[6];
 struct Operand {
     void *at;
     template <class type> operator type *() const { return (type *)at; }
@@ -169,6 +182,8 @@ def _expanded(name: str, seen: set[str]) -> str:
         text = (HERE / "warp_host_tensor.h").read_text() + text.replace(*_TILES)
     if name == "mma_product.h":
         text = re.sub(_HALF, "", text, flags=re.S | re.M)
+    if name == "narrow.cu":
+        text = re.sub(_OF_COLUMNS, "", text, flags=re.S | re.M)
     text = re.sub(_MATRICES, r"read_matrices(\1[i].r, \2);", text, flags=re.S)  # of toeplitz, by itself
     if name == "requant.h":  # its conversions are instructions; the other branch says the same
         return f"#undef __CUDACC__\n{text}\n#define __CUDACC__\n"
@@ -215,7 +230,7 @@ def _answer(
         (folder / one).write_bytes(np.ascontiguousarray(array).tobytes())
     command = [program, *(folder / one for one in order)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert ran.returncode == 0 and not ran.stdout, ran.stdout
+    assert ran.returncode == 0 and not ran.stdout, f"{ran.returncode}: {ran.stdout}"
     e = problem.epilogue
     ref, _ = numpy_conv(
         problem, data["x"], data["w"], data["bias"] if e.bias else None, data["z"] if e.add else None
@@ -240,3 +255,11 @@ def test_a_slip_of_the_pen_is_seen(
 ) -> None:
     y, right = _answer(runtime, slip[2], tmp_path, slip[:2])
     assert (y != right).any()
+
+
+@pytest.mark.parametrize("case", [39, 42])
+@pytest.mark.parametrize("device", ["emulated"])
+def test_a_row_beside_the_input_is_seen(case: int, device: str, runtime: Runtime, tmp_path: Path) -> None:
+    """Amid the image no row is checked, and behind the last channel there is none."""
+    with pytest.raises(AssertionError, match="16 bytes beside x"):
+        _answer(runtime, case, tmp_path, ("(further && (keep || !midst))", "further"))

@@ -121,6 +121,33 @@ static void turn_all(void **lanes) {  // as movmatrix.trans
         }
     }
 }
+struct Passing {
+    float v, found;
+    int from;
+};
+static void pass_all(void **lanes) {  // as shfl.up and shfl.down: who has no lane there keeps its own
+    for (int lane = 0; lane < 32; lane++) {
+        Passing *mine = (Passing *)lanes[lane];
+        const int from = lane + mine->from;
+        mine->found = from < 0 || from > 31 ? mine->v : ((Passing *)lanes[from])->v;
+    }
+}
+static float passed(float v, int from) {
+    Passing mine = {v, 0, from};
+    WARP_MEETS(&mine, pass_all);
+    return mine.found;
+}
+#define __shfl_up_sync(all, v, apart) passed(v, -(apart))
+#define __shfl_down_sync(all, v, apart) passed(v, apart)
+static void agree_all(void **lanes) {  // as vote.all
+    bool all = true;
+    for (int lane = 0; lane < 32; lane++) all = all && *(int *)lanes[lane] != 0;
+    for (int lane = 0; lane < 32; lane++) *(int *)lanes[lane] = all;
+}
+static int __all_sync(unsigned, int mine) {
+    WARP_MEETS(&mine, agree_all);
+    return mine;
+}
 static unsigned turned_matrix(unsigned v) {
     Exchange mine = {v, 0, 0};
     WARP_MEETS(&mine, turn_all);
@@ -142,8 +169,29 @@ template <class type> static void copy_words(type *to, const type *from, int cou
 #define async_copy1(to, from, keep) copy_words(to, from, 1, keep)
 #define async_copy2(to, from, keep) copy_words(to, from, 2, keep)
 #define async_copy4(to, from, keep) copy_words(to, from, 4, keep)
-static void fetch4(unsigned to[4], const unsigned *from) { memcpy(to, from, 16); }
-static void fetch2(unsigned to[2], const unsigned *from) { memcpy(to, from, 8); }
+static std::vector<char> held[6];  // x, the packed filter, and the other arrays of the layer
+static void fetch(void *to, const void *from, int bytes) {  // as ld.global: aligned, and from x or the filter
+    bool there = false;
+    for (int i = 0; i < 2; i++)
+        there |= from >= held[i].data() && (char *)from + bytes <= held[i].data() + held[i].size();
+    if (!there || (size_t)from % bytes) {
+        printf("%d bytes beside x and the filter, or not aligned\n", bytes), fflush(stdout);
+        _Exit(1);  // no destructors: they would free the stack of this fiber
+    }
+    memcpy(to, from, bytes);
+}
+static void fetch4(unsigned to[4], const unsigned *from) { fetch(to, from, 16); }
+static void fetch2(unsigned to[2], const unsigned *from) { fetch(to, from, 8); }
+static float fetch1(const float *from) {
+    float v;
+    fetch(&v, from, 4);
+    return v;
+}
+static void fetch_if(float *to, const float *from, int keep) {
+    if (keep) fetch(to, from, 4);
+}
+static void load4(float *to, const float *from) { load_run(4, to, from); }
+static float mul_add(float w, float x, float sum) { return fmaf(w, x, sum); }
 static unsigned atomic_count(unsigned *p) { return (*p)++; }
 static unsigned __funnelshift_r(unsigned low, unsigned high, int bits) {
     return (unsigned)(((unsigned long)high << 32 | low) >> bits);
