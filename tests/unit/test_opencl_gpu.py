@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -108,3 +109,14 @@ def test_what_is_not_there_does_not_compile(change: str, lacks: str, cpu: Runtim
     """Sums of lanes once compiled to nothing, and those of all lanes but one were lost."""
     with pytest.raises(CompileError, match=lacks):
         cpu.compile(family("direct").blueprint(LAYER, GPU, changed(change)))
+
+
+def test_no_block_has_more_threads_than_a_device_allows() -> None:
+    """256 is what OpenCL gives on many a GPU."""
+    device, rng = replace(GPU, max_threads=256), random.Random(5)
+    for kind in (kind for kind in FAMILIES if kind.tunable):
+        for problem in taken(kind, device, [*map(Problem.parse, LAYERS)]):
+            space = Space(kind, problem, device)
+            for config in (space.sample(rng) for _ in range(40)):
+                launches = kind.blueprint(problem, device, config).launches
+                assert max(math.prod(launch.block) for launch in launches) <= 256, config

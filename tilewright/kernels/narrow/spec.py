@@ -13,6 +13,7 @@ from tilewright.kernels.limits import (
     SCHEDULERS,
     SPARE,
     SPILLS,
+    block_rule,
     blocks_param,
     fits_registers,
     fits_shared,
@@ -68,6 +69,8 @@ class Narrow(Family):
         if problem.k > MOST_CHANNELS or taps(problem) > MOST_TAPS:
             most = f"{MOST_CHANNELS} output channels, {MOST_TAPS} taps of all"
             return f"it is made for few output channels, at most {most}"
+        if problem.r > MOST_ROWS:
+            return f"a thread has rows of the input as bits of a word: at most {MOST_ROWS} rows of a filter"
         if problem.pad[2] >= problem.s or edge(problem) > RUN:
             return f"a thread sees more than {RUN} columns of the next one, or none of its own"
         if not fits_shared(device, filter_bytes(problem), 1):
@@ -143,6 +146,7 @@ RULES = (
     Rule("shares", lambda problem, split: problem.c % split == 0, "each share takes as many channels"),
     Rule("share_warps", lambda split, warps: warps % split == 0, "each share has as many warps"),
     Rule("whole", lambda bw, split, warps: 32 * warps // split % bw == 0, "a block is whole rows of threads"),
+    block_rule(lambda device, warps: 32 * warps <= device.max_threads),
     schedulers_rule(lambda warps, mb: warps * mb >= SCHEDULERS),
     resident_rule(lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit),
     Rule("registers", _fits_registers, SPILLS, needs="th tw depth warps mb"),
