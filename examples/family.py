@@ -9,7 +9,7 @@ from pathlib import Path
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import RESIDENT, SPILLS, blocks_param, fits_registers, no_kernels
+from tilewright.kernels.limits import BLOCK, RESIDENT, SPILLS, blocks_param, fits_registers, no_kernels
 from tilewright.kernels.split_k import operands, pool_apart, second_pass, share_defines
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
@@ -101,6 +101,7 @@ RULES = (
     Rule("columns", lambda problem, threads: threads == 32 or threads < 2 * View.of(problem).q,
          "threads without pixels"),
     Rule("registers", _fits_registers, SPILLS, needs="tk threads mb"),
+    BLOCK,
     RESIDENT,
 )  # fmt: skip
 

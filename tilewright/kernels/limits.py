@@ -46,6 +46,8 @@ def shared_rule(holds: Callable[..., bool], needs: str) -> Rule:
     return Rule("shared", holds, "more shared memory than a block may have", needs)
 
 
+# Of families one of whose parameters is the threads of a block.
+BLOCK = block_rule(lambda device, threads: threads <= device.max_threads)
 RESIDENT = resident_rule(
     lambda device, threads, mb: not device.is_gpu or threads * mb <= device.threads_per_unit
 )

@@ -22,7 +22,15 @@ from tilewright.kernels.grouped.tile import (
     stores_quads,
 )
 from tilewright.kernels.grouped.work import work_of
-from tilewright.kernels.limits import MOST_BODY, RESIDENT, blocks_param, fits_registers, no_kernels, too_large
+from tilewright.kernels.limits import (
+    BLOCK,
+    MOST_BODY,
+    RESIDENT,
+    blocks_param,
+    fits_registers,
+    no_kernels,
+    too_large,
+)
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import POOL_APART, operands, partial_sums, second_pass, share_defines
 from tilewright.kernels.tile import (
@@ -120,6 +128,7 @@ RULES = (
     Rule("registers", lambda problem, device, v, th, tw, threads, mb: _registers_fit(
         problem, device, v, th, tw, threads * mb),
         "more registers than a unit has: the compiler would spill"),
+    BLOCK,
     RESIDENT,
     Rule("columns", lambda problem, device, v, th, tw:
          not over_columns(problem, device, v) or grouped_columns.fits(problem, v, th, tw),
