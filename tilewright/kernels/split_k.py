@@ -57,9 +57,13 @@ POOL_APART = Rule(
 )
 
 
-def combine_param(*ways: int) -> Param:
+def combine_param(*ways: int, doc: str = "how the grid's shares meet") -> Param:
     """The tunable that says how shares meet."""
-    return Param("combine", ways, "how the grid's shares meet", tuple(COMBINE_NAMES[way] for way in ways))
+    return Param("combine", ways, doc, tuple(COMBINE_NAMES[way] for way in ways))
+
+
+# Of kernels whose sums are whole.
+POOL_PARAM = combine_param(NONE, TWO_PASS, doc="sums stored at once, or left to a second kernel that pools")
 
 
 def share_defines(combine: int, sc: int = 1, sg: int = 1) -> dict[str, int]:

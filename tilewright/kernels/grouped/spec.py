@@ -32,17 +32,15 @@ from tilewright.kernels.limits import (
     too_large,
 )
 from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import POOL_APART, operands, partial_sums, second_pass, share_defines
-from tilewright.kernels.tile import (
-    NONE,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    layer_defines,
-    single_tile_defines,
-    up_to,
+from tilewright.kernels.split_k import (
+    POOL_APART,
+    POOL_PARAM,
+    operands,
+    partial_sums,
+    second_pass,
+    share_defines,
 )
+from tilewright.kernels.tile import View, ceil_div, image_defines, layer_defines, single_tile_defines, up_to
 from tilewright.kernels.word import PACKED_FLAT, dtype_code, filter_bytes, word_registers, words
 from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
@@ -87,8 +85,7 @@ class Grouped(Family):
             Param("tw", up_to(problem.q, (1, 2, 3, 4, 7, 8, 14, 16)), wide),
             Param("threads", (32, 64, 128, 256) if gpu else (1,), "threads of a block"),
             blocks_param(1, 2, 4, 8, 12, 16) if gpu else blocks_param(1),
-            Param("combine", (NONE, TWO_PASS), "sums stored at once, or left to a second kernel that pools",
-                  ("none", "two_pass")),
+            POOL_PARAM,
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:

@@ -39,9 +39,9 @@ from tilewright.kernels.limits import (
     shared_rule,
 )
 from tilewright.kernels.requant import requant_defines
-from tilewright.kernels.split_k import POOL_APART
+from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
 from tilewright.kernels.tile import View, image_defines, layer_defines
-from tilewright.kernels.whole_sums import POOL_PARAM, input_defines, no_tensor_gpu, tiles_defines, whole_sums
+from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_defines, whole_sums
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 

@@ -18,7 +18,7 @@ from tilewright.kernels.limits import (
     shared_rule,
 )
 from tilewright.kernels.requant import requant_defines
-from tilewright.kernels.split_k import may_combine
+from tilewright.kernels.split_k import POOL_PARAM, may_combine
 from tilewright.kernels.stem.tile import (
     WORD,
     Runs,
@@ -32,7 +32,7 @@ from tilewright.kernels.stem.tile import (
 )
 from tilewright.kernels.stem.work import work_of
 from tilewright.kernels.tile import View, image_defines, layer_defines, row_threads, up_to, windows
-from tilewright.kernels.whole_sums import POOL_PARAM, input_defines, no_tensor_gpu, tiles_defines, whole_sums
+from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_defines, whole_sums
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
