@@ -104,9 +104,7 @@ class Small(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of few input channels."""
-        if reason := super().refuses(problem, device) or no_gpu(device):
-            return reason
-        if reason := many_channels(problem):
+        if reason := super().refuses(problem, device) or no_gpu(device) or many_channels(problem):
             return reason
         if 4 * problem.c * problem.r * problem.s * problem.k > CONSTANT_BYTES:
             return f"the filter has more than {CONSTANT_BYTES >> 10} KiB"

@@ -118,6 +118,7 @@ def products_of_row(pr: Problem, cf: Values) -> int:
 
 
 def registers(pr: Problem, cf: Values) -> int:
+    """Estimate of the registers a thread needs: to sum up, or to hold the rows that are under way."""
     tiling = tiling_of(pr, cf)
     summing = 4 * (cf["th"] // BAND) * cf["wb"] + 2 * tiling.fragments + 2 * steps(pr) + 46
     held = 2 * number_bytes(pr) * rows_in_flight(pr, tiling, cf) * row_turns(pr, tiling, cf)[0]

@@ -67,9 +67,7 @@ class WinogradRows(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of few input channels under filters that move by a column."""
-        if reason := super().refuses(problem, device) or no_gpu(device):
-            return reason
-        if reason := many_channels(problem):
+        if reason := super().refuses(problem, device) or no_gpu(device) or many_channels(problem):
             return reason
         if problem.s not in TAPS or problem.stride[1] != 1 or problem.dilation[1] != 1:
             return "a row of the filter is not 3 to 7 wide, with stride 1 and no dilation along it"
