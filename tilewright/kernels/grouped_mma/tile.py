@@ -7,6 +7,7 @@ from functools import cache
 
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
+from tilewright.kernels.products import in_word
 from tilewright.kernels.split_k import stored_bytes
 from tilewright.kernels.tile import ceil_div, columns_under, rows_under
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -92,7 +93,7 @@ def pieces_of_sum(pr: Problem, bundle: GroupBundle) -> int:
 
 def columns_at_once(pr: Problem, aligned: bool = True) -> tuple[int, int]:
     """Columns of a channel that a thread loads at once of nchw, and how many come before the first needed."""
-    run = 4 // DTYPE_BYTES[pr.dtype]
+    run = in_word(pr)
     if pr.layout_in == "nhwc" or pr.w % run or not aligned:
         return 1, 0
     return run, -pr.pad[2] % run  # tiles begin at multiples of eight columns

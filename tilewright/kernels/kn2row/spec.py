@@ -15,7 +15,6 @@ from tilewright.kernels.kn2row.tile import (
     chunks,
     chunks_at_once,
     columns_of,
-    in_word,
     lead,
     pieces,
     registers,
@@ -38,6 +37,7 @@ from tilewright.kernels.limits import (
     schedulers_rule,
     shared_rule,
 )
+from tilewright.kernels.products import in_word
 from tilewright.kernels.requant import requant_defines
 from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
 from tilewright.kernels.tile import View, image_defines, layer_defines
