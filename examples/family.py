@@ -8,12 +8,18 @@ from pathlib import Path
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import RESIDENT, SPILLS, blocks_param, fits_registers, no_kernels
-from tilewright.kernels.split_k import operands, pool_apart, second_pass, share_defines
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.limits import BLOCK, RESIDENT, SPILLS, blocks_param, fits_registers, no_kernels
+from tilewright.kernels.split_k import (
+    left_bytes,
+    operands,
+    partial_sums,
+    pool_apart,
+    second_pass,
+    share_defines,
+)
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
-    TWO_PASS,
     View,
     ceil_div,
     image_defines,
@@ -65,7 +71,7 @@ class Sketch(Family):
         return Blueprint(
             source=KERNEL, defines=tuple(defines.items()), launches=(main, *second_pass(pr, combine)),
             packed_bytes=pr.w_bytes,  # as given: no pack
-            workspace=(Buffer("partial", _left_bytes(pr)),) if combine == TWO_PASS else (),
+            workspace=partial_sums(pr, combine),
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
@@ -83,11 +89,6 @@ def _blocks(pr: Problem, cf: Values) -> int:
     return view.n * pr.groups * view.p * tiles
 
 
-def _left_bytes(pr: Problem) -> int:
-    """Sums that are left to the kernel that pools."""
-    return word_bytes(pr) * pr.z_elements if pr.epilogue.pool else 0
-
-
 def _registers(pr: Problem, cf: Values) -> int:
     return 2 * cf["tk"] * word_bytes(pr) // 4 + 40
 
@@ -101,6 +102,7 @@ RULES = (
     Rule("columns", lambda problem, threads: threads == 32 or threads < 2 * View.of(problem).q,
          "threads without pixels"),
     Rule("registers", _fits_registers, SPILLS, needs="tk threads mb"),
+    BLOCK,
     RESIDENT,
 )  # fmt: skip
 
@@ -112,7 +114,7 @@ def _gpu_work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         fma=float(taps * tk * issue_slots(pr, device)), global_loads=float(taps * (1 + tk)),
         staging=6.0 * taps, epilogue=12.0 * tk, load_bytes=float(size * taps * (threads + tk)),
         store_sectors=tk * threads / 8, dram_bytes=float(pr.bytes), combine=COMBINE_NAMES[pool_apart(pr)],
-        partial_bytes=_left_bytes(pr),
+        partial_bytes=left_bytes(pr, pool_apart(pr)),
         useful=pr.z_elements / (_blocks(pr, cf) * tk * threads), register_intensity=2.0 * tk / (1 + tk),
         block_intensity=2.0 * tk * threads / (tk + threads),
     )  # fmt: skip
@@ -124,7 +126,7 @@ def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     inputs, products = float(taps * threads), float(taps * threads * tk)
     return CpuWork(
         blocks=_blocks(pr, cf), dram_bytes=float(pr.bytes), combine=COMBINE_NAMES[pool_apart(pr)],
-        partial_bytes=_left_bytes(pr), useful=pr.z_elements / (_blocks(pr, cf) * tk * threads),
+        partial_bytes=left_bytes(pr, pool_apart(pr)), useful=pr.z_elements / (_blocks(pr, cf) * tk * threads),
         register_intensity=2.0 * tk / (1 + tk), block_intensity=2.0 * tk * threads / (tk + threads),
         vectors=tk + 1, width=1, multiply_adds=products, filter_loads=products, input_loads=inputs,
         turns=round(inputs), copying=0.0, storing=12.0 * tk * threads, filter_bytes=word * products,

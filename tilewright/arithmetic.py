@@ -1,4 +1,4 @@
-"""What every room works out: whole numbers, rounded up; means."""
+"""What every room works out: whole numbers, rounded up; means and norms."""
 
 from __future__ import annotations
 
@@ -40,6 +40,17 @@ def geometric_mean(values: Sequence[float]) -> float:
     if min(values) <= 0.0:
         return 0.0
     return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def norm(values: Sequence[float], order: float) -> float:
+    """Return the largest of some values, and a little more for others nearly as large; none for order inf.
+
+    Of times: how long what runs side by side takes, where each holds the others up.
+    """
+    most = max(values)
+    if order == math.inf or most == 0.0:
+        return most
+    return float(most * sum((one / most) ** order for one in values) ** (1.0 / order))
 
 
 def offset64(*counts: int) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.device.architectures import MMA_E4M3, MMA_SYNC, f64_rate, tensor_products
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -115,8 +116,9 @@ def _pairs_below(bound: int, taps: int, outputs: int, stride: int, dilation: int
     """Count the pairs of a tap and an output that meet before a place."""
     if min(bound, taps, outputs) <= 0:
         return 0
-    some = min(taps, -(-bound // dilation))  # taps that meet any output before it; and those that meet all
-    all_of_them = max(0, min(some, -(-(bound - (outputs - 1) * stride) // dilation)))
+    # Taps that meet any output before it; and those that meet all.
+    some = min(taps, ceil_div(bound, dilation))
+    all_of_them = max(0, min(some, ceil_div(bound - (outputs - 1) * stride, dilation)))
     last = bound - (some - 1) * dilation + stride - 1
     return all_of_them * outputs + _sum_of_quotients(some - all_of_them, last, dilation, stride)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -228,6 +229,12 @@ class Record:
     def cold_us(self) -> float:
         """The time of a right config, else infinity."""
         return self.measurement.cold_us if self.measurement and self.is_right else math.inf
+
+
+def tally(records: Iterable[Record]) -> str:
+    """Say what became of configs, the commonest first: "3 compile, 1 timeout"; empty of none."""
+    outcomes = Counter(record.outcome for record in records)
+    return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
 
 
 def unfinished(history: Sequence[Record], winner: Record) -> Record | None:

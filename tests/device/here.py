@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.checking.verify import Verifier
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError
 from tilewright.kernels.bound import bound
+from tilewright.kernels.config import Config
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.plan import Plan
@@ -101,3 +103,12 @@ def agrees(plan: Plan, shift: int = 0, seed: int = 7, normal: bool = False) -> N
         chain = plan.family.chain(problem, plan.device, plan.config)
         right = bound(problem, chain).allows(y, ref, size)
     assert right.all(), f"{plan.config}: {(~right).sum()} of {right.size} elements are wrong"
+
+
+def verified(runtime: Runtime, problem: Problem, config: Config) -> Plan:
+    """Assert that a config is right in full, with NaN and infinity in x, then in w; return its plan."""
+    verifier = Verifier(runtime, problem, 0)
+    candidate = verifier.candidate(config)
+    check = verifier.check(candidate, full=True)
+    assert check.ok, check.reason
+    return candidate.plan

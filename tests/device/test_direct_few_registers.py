@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
+from here import verified
 
-from tilewright.checking.verify import Verifier
-from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 
-DIRECT = family("direct")
 BASE = dict(v=8, tk=2, tw=6, th=1, nk=1, nh=1, nw=1, sg=1, x=1, cs=0, combine=0)
 TILES = (
     ("n1c20h9w14k24r3s3p1-f32", dict(tw=4, nk=2)),
@@ -40,10 +36,6 @@ def test_tiles_for_few_registers_are_right(text: str, change: dict[str, int], cp
     config = Config.make("direct", BASE | dict(cs=words) | change)
     if cpu.device.lanes < 8:
         pytest.skip("vectors of 4")
-    DIRECT.check(problem, cpu.device, config)
-    verifier = Verifier(cpu, problem, 0)
-    candidate = verifier.candidate(config)
-    check = verifier.check(candidate, True, lambda stage: None, math.inf)
-    assert check.ok, check.reason
+    plan = verified(cpu, problem, config)
     few = cpu.device.lanes == 8 and problem.dtype != "i8"
-    assert dict(candidate.plan.blueprint.defines)["AHEAD"] == few
+    assert dict(plan.blueprint.defines)["AHEAD"] == few

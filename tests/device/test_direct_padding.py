@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
+from here import verified
 
-from tilewright.checking.verify import Verifier
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
@@ -32,14 +30,9 @@ PADDED = (
 def _checked(text: str, change: dict[str, int], cpu: Runtime) -> dict[str, int]:
     """Check a config in full, NaN and infinity in x and in w with it; return its defines."""
     problem = Problem.parse(text)
-    verifier = Verifier(cpu, problem, 0)
     words = problem.cg if problem.dtype != "i8" else -(-problem.cg // 4)
     config = Config.make("direct", BASE | dict(cs=words) | change)
-    DIRECT.check(problem, cpu.device, config)
-    candidate = verifier.candidate(config)
-    check = verifier.check(candidate, True, lambda stage: None, math.inf)
-    assert check.ok, check.reason
-    return dict(candidate.plan.blueprint.defines)
+    return dict(verified(cpu, problem, config).blueprint.defines)
 
 
 @pytest.mark.parametrize(("text", "change"), PADDED)

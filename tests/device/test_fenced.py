@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from tilewright.dtypes import numpy_dtype
-from tilewright.errors import DeviceError
 from tilewright.kernels import FAMILIES
 from tilewright.kernels import family as family_of
 from tilewright.kernels.family import Config
@@ -80,12 +79,7 @@ def _run_all(cases: dict[str, int], l2_bytes: int = 0) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the pages of Linux")
 @pytest.mark.parametrize("given", [(CASES,), (SLABS, SMALL_L2)], ids=["all", "slabs"])
-def test_nothing_beside_the_arrays_is_touched(given: tuple[Any, ...]) -> None:
-    try:
-        if open_runtime("cpu").device.backend != "opencl":
-            pytest.skip("no OpenCL here")
-    except DeviceError as error:
-        pytest.skip(str(error))
+def test_nothing_beside_the_arrays_is_touched(given: tuple[Any, ...], cpu: Runtime) -> None:
     process = multiprocessing.get_context("spawn").Process(target=_run_all, args=given)
     process.start()
     process.join(300)

@@ -6,14 +6,12 @@ import pytest
 from here import EMULATED_AND_GPU, agrees
 from test_gpu_path import runtime
 
-from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 
 __all__ = ["runtime"]  # a fixture
 
-KIND = family("grouped_mma")
 BASE = dict(combine=0, nt=1, wn=1, bw=1, tw=8, pt=1, th=2, wm=1, mb=4)
 LAYERS = (
     ("n1c16h9w7k16r3s3p1g2-f16-nhwc", {}),
@@ -51,8 +49,6 @@ LAYERS = (
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize(("text", "change"), LAYERS)
 def test_layers_of_groups(text: str, change: dict[str, int], device: str, runtime: object) -> None:
-    problem, config = Problem.parse(text), Config.make("grouped_mma", BASE | change)
-    KIND.check(problem, runtime.device, config)
-    plan = Plan.make(runtime, problem, config)
+    plan = Plan.make(runtime, Problem.parse(text), Config.make("grouped_mma", BASE | change))
     agrees(plan)
-    agrees(plan, shift=2 if problem.dtype in ("f16", "bf16") else 1)  # and where arrays are not aligned
+    agrees(plan, shift=2 if plan.problem.dtype in ("f16", "bf16") else 1)  # and where arrays are not aligned

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import random
 
 import pytest
-from here import EMULATED_AND_GPU, agrees
+from here import EMULATED_AND_GPU, agrees, verified
 from test_gpu_path import runtime
 
-from tilewright.checking.verify import Verifier
 from tilewright.device import for_architecture
 from tilewright.errors import EmptySpace
 from tilewright.kernels import family
@@ -60,11 +58,9 @@ WITH_NAN = tuple(layer for layer in LAYERS if "-i8" not in layer[0])[::2]
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize(("text", "change"), LAYERS)
 def test_last_layers(text: str, change: dict[str, int], device: str, runtime: object) -> None:
-    problem, config = Problem.parse(text), Config.make("kn2row", BASE | change)
-    KIND.check(problem, runtime.device, config)
-    plan = Plan.make(runtime, problem, config)
+    plan = Plan.make(runtime, Problem.parse(text), Config.make("kn2row", BASE | change))
     agrees(plan)
-    agrees(plan, shift=2 if problem.dtype in ("f16", "bf16") else 4)  # and where arrays are not aligned
+    agrees(plan, shift=2 if plan.problem.dtype in ("f16", "bf16") else 4)  # and where arrays are not aligned
 
 
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
@@ -73,10 +69,7 @@ def test_a_nan_stays_with_the_outputs_that_it_belongs_to(
     text: str, change: dict[str, int], device: str, runtime: object
 ) -> None:
     """Channels, taps and pixels past the last meet zeros: with NaN and infinity in x, in full."""
-    verifier = Verifier(runtime, Problem.parse(text), 0)
-    candidate = verifier.candidate(Config.make("kn2row", BASE | change))
-    check = verifier.check(candidate, True, lambda stage: None, math.inf)
-    assert check.ok, check.reason
+    verified(runtime, Problem.parse(text), Config.make("kn2row", BASE | change))
 
 
 def test_a_space_without_configs_is_soon_searched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import random
 
 import pytest
-from here import EMULATED_AND_GPU, agrees
+from here import EMULATED_AND_GPU, agrees, verified
 from test_gpu_path import runtime
 
-from tilewright.checking.verify import Verifier
 from tilewright.device import for_architecture
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
@@ -45,9 +43,7 @@ LAYERS = (
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize(("text", "change"), LAYERS)
 def test_last_layers(text: str, change: dict[str, int], device: str, runtime: object) -> None:
-    problem, config = Problem.parse(text), Config.make("narrow", BASE | change)
-    KIND.check(problem, runtime.device, config)
-    plan = Plan.make(runtime, problem, config)
+    plan = Plan.make(runtime, Problem.parse(text), Config.make("narrow", BASE | change))
     agrees(plan)
     agrees(plan, shift=4)  # and where arrays are not aligned
 
@@ -58,10 +54,7 @@ def test_a_nan_stays_with_the_outputs_that_it_belongs_to(
     text: str, change: dict[str, int], device: str, runtime: object
 ) -> None:
     """With NaN and infinity in x, then in w, in full: an infinite tap meets zeros beside the image."""
-    verifier = Verifier(runtime, Problem.parse(text), 0)
-    candidate = verifier.candidate(Config.make("narrow", BASE | change))
-    check = verifier.check(candidate, True, lambda stage: None, math.inf)
-    assert check.ok, check.reason
+    verified(runtime, Problem.parse(text), Config.make("narrow", BASE | change))
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
-from here import EMULATED_AND_GPU, agrees
+from here import EMULATED_AND_GPU, agrees, verified
 from test_gpu_path import runtime
 
-from tilewright.checking.verify import Verifier
-from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 
 __all__ = ["runtime"]  # a fixture
 
-KIND = family("stem")
 BASE = dict(th=2, tw=16, kt=2, wn=1, pt=1, wm=2, f=1, mb=2, combine=0)
 LAYERS = (
     ("n1c3h20w24k16r3s3p1-f16-nhwc", {}),  # runs that begin anywhere in a word
@@ -99,11 +94,9 @@ WITH_NAN = (  # of them: words hold numbers beside a run's taps, pools of every 
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize(("text", "change"), LAYERS)
 def test_first_layers(text: str, change: dict[str, int], device: str, runtime: object) -> None:
-    problem, config = Problem.parse(text), Config.make("stem", BASE | change)
-    KIND.check(problem, runtime.device, config)
-    plan = Plan.make(runtime, problem, config)
+    plan = Plan.make(runtime, Problem.parse(text), Config.make("stem", BASE | change))
     agrees(plan)
-    agrees(plan, shift=2 if problem.dtype in ("f16", "bf16") else 4)  # and where arrays are not aligned
+    agrees(plan, shift=2 if plan.problem.dtype in ("f16", "bf16") else 4)  # and where arrays are not aligned
 
 
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
@@ -112,7 +105,4 @@ def test_a_nan_stays_with_the_outputs_that_it_belongs_to(
     text: str, change: dict[str, int], device: str, runtime: object
 ) -> None:
     """Words hold numbers beside a run's taps: with NaN and infinity in x, in full."""
-    verifier = Verifier(runtime, Problem.parse(text), 0)
-    candidate = verifier.candidate(Config.make("stem", BASE | change))
-    check = verifier.check(candidate, True, lambda stage: None, math.inf)
-    assert check.ok, check.reason
+    verified(runtime, Problem.parse(text), Config.make("stem", BASE | change))

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_family import FakeFamily
 
 from tilewright import errors
 from tilewright.device import Device, for_architecture
-from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule
+from tilewright.kernels.family import Config, Param, Rule
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store import Store, shipped
@@ -23,7 +24,7 @@ H100 = DEVICE.key
 GOOD = Check(True, 1e-6, 1e-5, 0.1, True, True)
 
 
-class Tiles(Family):
+class Tiles(FakeFamily):
     """A family to share configs of: t is 1, 2 or 4; t = 4 needs 128 units; u = 1 uses atomics."""
 
     name = "tiles"
@@ -36,12 +37,6 @@ class Tiles(Family):
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
         return (Rule("wide tiles", lambda t, device: t < 4 or device.units >= 128, "t = 4 needs 128 units"),)
-
-    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        return Blueprint("gemm.cu", config.items, (), 0)
-
-    def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        return problem.cg * problem.r * problem.s
 
     def deterministic(self, config: Config) -> bool:
         return config["u"] == 0

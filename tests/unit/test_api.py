@@ -36,7 +36,7 @@ from tilewright.plans.plan import Plan
 from tilewright.plans.request import Request
 from tilewright.plans.streams import PER_THREAD
 from tilewright.problem import DTYPES, Problem
-from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Runtime
 from tilewright.store import own
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import TuneResult
@@ -464,9 +464,7 @@ def test_a_device_of_torch_is_a_selector() -> None:
         tw.plan("c1h1k1r1", torch.device("meta"))
 
 
-def test_a_config_may_be_given_by_its_name() -> None:
-    if open_runtime("cpu").device.backend == "numpy":
-        pytest.skip("no OpenCL")
+def test_a_config_may_be_given_by_its_name(cpu: Runtime) -> None:
     plan = tw.plan("n1c4h7w6k5r3s3p1-f32+relu+maxpool2", "cpu", config="toy:shared-tile")
     assert str(plan.config) == "textbook:bh=16.bk=4.bw=16.pool=0.step=1"
 

@@ -29,7 +29,7 @@ from tilewright.problem.epilogue import Epilogue
 from tilewright.problem.shapes import Layer
 from tilewright.report.results import parse
 from tilewright.runtime import open_runtime
-from tilewright.runtime.base import Blocking
+from tilewright.runtime.base import Blocking, Runtime
 
 LAYER = Layer("L1", Problem.parse("n1c8h6w5k4r3s3p1-f32+bias+relu"))
 QUICK = Limits(min_rounds=2, max_rounds=2, warm_runs=2)
@@ -390,10 +390,7 @@ def test_the_same_infinity_is_no_error() -> None:
     assert "1 element not finite" in deviation(np.where(np.isinf(truth), 9, truth), truth).wrong(problem)
 
 
-def test_on_a_cpu_a_whole_call_is_timed_beside_the_kernels() -> None:
-    runtime = open_runtime("cpu")
-    if runtime.device.backend != "opencl":
-        pytest.skip("no OpenCL")
-    ours = Bench(runtime, limits=replace(QUICK, min_rounds=6, max_rounds=6)).row(LAYER).ours
+def test_on_a_cpu_a_whole_call_is_timed_beside_the_kernels(cpu: Runtime) -> None:
+    ours = Bench(cpu, limits=replace(QUICK, min_rounds=6, max_rounds=6)).row(LAYER).ours
     assert ours.cold_us and ours.call_us and ours.compared_us == ours.call_us > ours.cold_us
     assert row_of().ours.call_us is None

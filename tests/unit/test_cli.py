@@ -13,7 +13,6 @@ import pytest
 from tilewright import __version__
 from tilewright.cli import main, outputs, run
 from tilewright.cli.screen import ProgressBar, emit
-from tilewright.errors import DeviceError
 from tilewright.report.table import NOISY_NOTE, Table, as_text
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
@@ -119,13 +118,8 @@ def test_configs_lists_the_names_that_fit_a_layer(capsys: pytest.CaptureFixture[
     ],
 )
 def test_a_named_config_runs_and_is_explained(
-    layer: str, name: str, capsys: pytest.CaptureFixture[str]
+    layer: str, name: str, cpu: Runtime, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    try:
-        if open_runtime("cpu").device.backend == "numpy":
-            pytest.skip("no OpenCL")
-    except DeviceError as error:
-        pytest.skip(str(error))
     given = ["--device", "cpu", "--config", name, "--json", "-"]
     assert main(["run", layer, *given]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -140,18 +134,13 @@ def test_a_named_config_runs_and_is_explained(
 
 
 def test_run_says_when_its_check_takes_long(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cpu: Runtime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tilewright.checking import verify
 
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    try:
-        if open_runtime("cpu").device.backend == "numpy":
-            pytest.skip("no OpenCL")
-    except DeviceError as error:
-        pytest.skip(str(error))
     monkeypatch.setattr(verify, "Verifier", stopped)
     large = "n16c256h228w228k256r5s5-f32"
     assert main(["run", large, "--device", "cpu", "--config", "reference:v=1"]) == 130
@@ -253,12 +242,9 @@ def test_json_goes_to_a_file_beside_the_table(tmp_path: Path, capsys: pytest.Cap
         "-bf16+clamp0:6",
     ],
 )
-def test_run_takes_every_dtype_and_epilogue(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    try:
-        if open_runtime("cpu").device.backend == "numpy":
-            pytest.skip("no OpenCL")
-    except DeviceError as error:
-        pytest.skip(str(error))
+def test_run_takes_every_dtype_and_epilogue(
+    text: str, cpu: Runtime, capsys: pytest.CaptureFixture[str]
+) -> None:
     layer = f"n1c4h7w6k5r3s3p1{text}"
     assert main(["run", layer, "--device", "cpu", "--config", "reference:v=1", "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -301,10 +287,8 @@ def test_one_layer_may_have_another_batch(
 
 @pytest.mark.parametrize("family", ["direct", "winograd4"])
 def test_a_layer_may_be_run_and_explained_by_one_family(
-    family: str, capsys: pytest.CaptureFixture[str]
+    family: str, cpu: Runtime, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if open_runtime("cpu").device.backend == "numpy":
-        pytest.skip("no OpenCL")
     layer = "n1c16h12w11k16r3s3p1-f32"
     for command in ("run", "explain"):
         assert main([command, layer, "--device", "cpu", "--family", family, "--json", "-"]) == 0

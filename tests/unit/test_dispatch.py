@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fake_family import FakeFamily
 
 from tilewright import errors
 from tilewright.bench import race
@@ -27,7 +28,7 @@ from tilewright.errors import (
     RunError,
     StoreBusy,
 )
-from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule
+from tilewright.kernels.family import Config, Family, Param, Rule
 from tilewright.kernels.untuned.reference import Reference
 from tilewright.plans import plan_cache
 from tilewright.plans.provenance import UNSAID, Provenance
@@ -49,7 +50,7 @@ GOOD = Check(True, 1e-6, 1e-5, 0.1, True, True)
 REAL_RANKED = choices.ranked_for
 
 
-class Tiles(Family):
+class Tiles(FakeFamily):
     """Tiles of 1 to 9; an odd one uses atomics; 9 breaks a rule."""
 
     name = "tiles"
@@ -62,12 +63,6 @@ class Tiles(Family):
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
         return (Rule("small", lambda t: t < 9, "t < 9"),)
-
-    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        return Blueprint("gemm.cu", config.items, (), 0)
-
-    def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        return problem.cg * problem.r * problem.s
 
     def deterministic(self, config: Config) -> bool:
         return config["t"] % 2 == 0

@@ -54,6 +54,15 @@ def test_it_refuses_pixels_that_are_not_counted_in_32_bits(kind: Family) -> None
                 assert "more than 1,073,741,824 pixels" in said, "ask super().refuses first, or too_many"
 
 
+@pytest.mark.parametrize("name", ("grouped_mma", "kn2row", "stem", "toeplitz"))
+def test_it_needs_tensor_cores_and_a_gpu(name: str) -> None:
+    kind, h100 = family(name), DEVICES["sm_90"]
+    for problem in examples(kind):
+        assert kind.refuses(problem, h100) is None
+        assert "no tensor cores" in str(kind.refuses(problem, replace(h100, tensor_macs=0)))
+        assert "threads of a GPU" in str(kind.refuses(problem, CORES))
+
+
 def _large(problem: Problem) -> Problem:
     """The layer with a few pixels too many: of more images, or one that a filter of the same size is over."""
     if (problem.r, problem.s) == (problem.h, problem.w):

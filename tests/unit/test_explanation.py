@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fake_family import FakeFamily
 
 from tilewright.cli import main
 from tilewright.device import Device, Rates, for_architecture
 from tilewright.floor import least_flops
 from tilewright.kernels import family
-from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule
+from tilewright.kernels.family import Config, Param
 from tilewright.problem import Problem
 from tilewright.record import Check, Estimate, Measurement, Record, Standing
 from tilewright.report.explanation import Subject, best_records, sections, tables, within_noise
@@ -26,7 +27,7 @@ PROBLEM = Problem.parse("n1c64h56w56k64r3s3p1-f32")
 DEVICE = replace(for_architecture("sm_90"), rates=Rates(3.0, 3000.0, 60.0))
 
 
-class Toy(Family):
+class Toy(FakeFamily):
     """A family of one choice."""
 
     name = "toy"
@@ -34,15 +35,6 @@ class Toy(Family):
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         return (Param("t", (1, 2, 4), "tile"), Param("mode", (0, 1), "how", ("plain", "staged")),
                 Param("one", (7,), "no choice"))  # fmt: skip
-
-    def rules(self, device: Device) -> tuple[Rule, ...]:
-        return ()
-
-    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        return Blueprint("gemm.cu", config.items, (), 0)
-
-    def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        return problem.cg * problem.r * problem.s
 
 
 def record(config: str, cold_us: float, ci95_us: float = 0.1, outcome: str = "correct") -> Record:

@@ -20,7 +20,6 @@ from tilewright.cli import export, main
 from tilewright.device import for_architecture
 from tilewright.dispatch.dispatch import dispatch
 from tilewright.dtypes import numpy_dtype
-from tilewright.errors import DeviceError
 from tilewright.export.bundle import bundle
 from tilewright.export.files import files
 from tilewright.kernels.family import Config
@@ -28,7 +27,6 @@ from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.tensor_map import Im2colMap, TiledMap
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.problem import Problem
-from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Built, Runtime
 from tilewright.runtime.nvrtc import compile_cuda
 
@@ -247,13 +245,8 @@ def test_no_program_of_an_earlier_export_is_left(cpu: Runtime, tmp_path: Path) -
         "n1c300h1w1k40r1s1-f32+add",
     ],
 )
-def test_opencl_files_give_the_answer(layer: str, tmp_path: Path) -> None:
+def test_opencl_files_give_the_answer(layer: str, cpu: Runtime, tmp_path: Path) -> None:
     """Built and driven by pyopencl alone, from what layer.json says."""
-    try:
-        if open_runtime("cpu").device.backend == "numpy":
-            pytest.skip("no OpenCL here")
-    except DeviceError as error:
-        pytest.skip(str(error))
     import pyopencl as cl
 
     about = exported(tmp_path / "out", layer, "--device", "cpu")
@@ -290,11 +283,10 @@ def test_opencl_files_give_the_answer(layer: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16", "f8", "i8"])
-def test_opencl_files_build_without_a_warning(dtype: str, tmp_path: Path) -> None:
+def test_opencl_files_build_without_a_warning(dtype: str, cpu: Runtime, tmp_path: Path) -> None:
     """By all that the driver's compiler warns of unasked: OpenCL has no option for more."""
-    cl = pytest.importorskip("pyopencl")
-    if open_runtime("cpu").device.backend == "numpy":
-        pytest.skip("no OpenCL here")
+    import pyopencl as cl
+
     exported(tmp_path, f"n1c16h9w9k24r3s3p1-{dtype}-nhwc+bias+add+relu", "--device", "cpu")
     device = next(
         device for platform in cl.get_platforms() for device in platform.get_devices()
@@ -320,7 +312,7 @@ def test_opencl_files_build_without_a_warning(dtype: str, tmp_path: Path) -> Non
         ("n1c3h6w6k5r1s1-f64", ""),
     ],
 )
-def test_the_opencl_example_works(layer: str, config: str, tmp_path: Path) -> None:
+def test_the_opencl_example_works(layer: str, config: str, cpu: Runtime, tmp_path: Path) -> None:
     """Compiled by the C compiler at hand, on the driver that comes with pyopencl, else the machine's own."""
     folder = tmp_path / "out"
     compiler = shutil.which("cc")
@@ -330,11 +322,10 @@ def test_the_opencl_example_works(layer: str, config: str, tmp_path: Path) -> No
     probe = [compiler, "-x", "c", "-", "-lOpenCL", "-o", str(tmp_path / "tiny")]
     if subprocess.run(probe, input=tiny, capture_output=True, text=True).returncode:
         pytest.skip("no OpenCL headers and loader here")
-    cl = pytest.importorskip("pyopencl")
-    if open_runtime("cpu").device.backend == "numpy":
-        pytest.skip("no OpenCL here")
+    import pyopencl as cl
+
     if config:
-        plan = dispatch(Problem.parse(layer), open_runtime("cpu"), None, families=[config])
+        plan = dispatch(Problem.parse(layer), cpu, None, families=[config])
         config = str(plan.config)
     exported(folder, layer, "--device", "cpu", *(["--config", config] if config else []))
     command = [compiler, *CHECKED.split(",")[:3], "-o", "example", "example.c", "-lOpenCL", "-lm"]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sass import main_loop
-from test_direct_cpu import CORES
 
 from tilewright.device import for_architecture
 from tilewright.kernels import family
@@ -37,12 +35,6 @@ WIDE = Problem.parse("n1c336h28w28k336r3s3p1g7-bf16-nhwc")
 )
 def test_what_it_leaves_to_others(text: str, reason: str) -> None:
     assert reason in str(KIND.refuses(Problem.parse(text), H100))
-
-
-def test_it_needs_tensor_cores_and_a_gpu() -> None:
-    assert KIND.refuses(REGNET, H100) is None
-    assert "no tensor cores" in str(KIND.refuses(REGNET, replace(H100, tensor_macs=0)))
-    assert "threads of a GPU" in str(KIND.refuses(REGNET, CORES))
 
 
 @pytest.mark.parametrize(

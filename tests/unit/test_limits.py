@@ -40,7 +40,7 @@ def test_blocks_are_resident_as_long_as_there_is_room_of_each_kind() -> None:
 
 def test_the_largest_filter_and_the_largest_image_are_taken() -> None:
     filters = Problem.parse("n1c16384h1w1k16384r1s1-f32")
-    assert filters.k * filters.c == limits.MOST_TAPS and limits.too_large(filters) is None
+    assert filters.k * filters.c == limits.MOST_WEIGHTS and limits.too_large(filters) is None
     assert "268,435,456 numbers" in (limits.too_large(replace(filters, k=16_385)) or "")
     image = Problem.parse("n1c1h32768w32768k1r1s1-f32")
     assert image.h * image.w == MOST_LAYER_PIXELS and too_many(image) is None

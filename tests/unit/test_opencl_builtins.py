@@ -7,26 +7,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from tilewright.errors import CompileError, DeviceError
+from tilewright.errors import CompileError
 from tilewright.kernels import family
 from tilewright.kernels.source import kernel_files
 from tilewright.problem import Problem
-from tilewright.runtime import open_runtime
+from tilewright.runtime.base import Runtime
 from tilewright.runtime.opencl import OPTIONS, OpenclRuntime
 from tilewright.search.ranking import rank
 
 
 @pytest.fixture
-def runtime() -> Iterator[OpenclRuntime]:
-    try:
-        found = open_runtime("cpu")
-    except DeviceError as error:
-        pytest.skip(str(error))
-    assert isinstance(found, OpenclRuntime)
-    if not found.quick:
+def runtime(cpu: Runtime) -> Iterator[OpenclRuntime]:
+    assert isinstance(cpu, OpenclRuntime)
+    if not cpu.quick:
         pytest.skip("no PoCL")
-    yield found
-    found.quick = True  # others use it, too
+    yield cpu
+    cpu.quick = True  # others use it, too
 
 
 @pytest.mark.parametrize("kind", ["f32+silu", "f16", "f8", "i8+requant"])

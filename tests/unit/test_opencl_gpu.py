@@ -120,3 +120,12 @@ def test_no_block_has_more_threads_than_a_device_allows() -> None:
             for config in (space.sample(rng) for _ in range(40)):
                 launches = kind.blueprint(problem, device, config).launches
                 assert max(math.prod(launch.block) for launch in launches) <= 256, config
+
+
+@pytest.mark.parametrize("kind", ("gemv", "grouped", "small", "winograd_rows"))
+def test_whose_parameter_is_the_threads_of_a_block_has_a_rule_of_them(kind: str) -> None:
+    device, problem = replace(GPU, max_threads=128), Problem.parse(family(kind).examples[0])
+    space, rng = Space(family(kind), problem, GPU), random.Random(5)
+    config = next(one for one in iter(lambda: space.sample(rng), None) if one["threads"] > 128)
+    with pytest.raises(ConfigError, match="rule 'block'"):
+        family(kind).check(problem, device, config)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sass import instructions, main_loop
-from test_direct_cpu import CORES
 
 from tilewright.device import for_architecture
 from tilewright.kernels import family
@@ -40,12 +38,6 @@ BASE = dict(combine=0, f=0, kt=4, mb=4, pt=1, th=6, tw=32, wm=1, wn=1)
 )
 def test_what_it_leaves_to_others(text: str, reason: str) -> None:
     assert reason in str(KIND.refuses(Problem.parse(text), H100))
-
-
-def test_it_needs_tensor_cores_and_a_gpu() -> None:
-    assert KIND.refuses(R1, H100) is None
-    assert "no tensor cores" in str(KIND.refuses(R1, replace(H100, tensor_macs=0)))
-    assert "threads of a GPU" in str(KIND.refuses(R1, CORES))
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_studies import NAIVE, lab, runtime
 
 from tilewright.bench import environment
 from tilewright.cli import main
 from tilewright.report.study import heading, part_table
 from tilewright.runtime.base import Runtime
-from tilewright.store import Store
 from tilewright.studies import engine
 from tilewright.studies.document import document as document_of
 from tilewright.studies.document import load
@@ -33,9 +33,10 @@ from tilewright.studies.study import (
 )
 from tilewright.studies.study_run import earlier_result
 
+__all__ = ["runtime"]  # a fixture
+
 SAMPLE = Path(__file__).parent / "study_sample.json"
 COMMITTED = sorted((Path(__file__).parents[2] / "benchmarks").glob("*/studies/*.json"))
-NAIVE = "textbook:step=0.bw=8.bh=8.bk=1.pool=0"
 A = StudyLayer("A", "n1c16h9w9k16r3s3p1-f32", quick="n1c16h9w9k16r3s3p1-f32")
 B = replace(A, name="B")
 STUDY = Study(
@@ -50,17 +51,6 @@ STUDY = Study(
 PART = {"title": "steps", "chart": "ladder", "note": "", "columns": []}  # all of a part but its rows
 
 pytestmark = pytest.mark.usefixtures("own_cache")
-
-
-@pytest.fixture
-def runtime(hasty: Runtime) -> Runtime:
-    """The CPU, in haste."""
-    return hasty
-
-
-def lab(runtime: Runtime) -> Lab:
-    """A quick lab with an empty store."""
-    return Lab(runtime, Store(shipped=False), quick=True)
 
 
 @pytest.fixture(autouse=True)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sass import main_loop
-from test_direct_cpu import CORES
 
 from tilewright.device import for_architecture
 from tilewright.kernels import family
@@ -39,12 +37,6 @@ OF_TF32 = Problem.parse("n16c128h56w56k128r13s13p6g128-tf32-nhwc")
 )
 def test_what_it_leaves_to_others(text: str, reason: str) -> None:
     assert reason in str(KIND.refuses(Problem.parse(text), H100))
-
-
-def test_it_needs_tensor_cores_and_a_gpu() -> None:
-    assert KIND.refuses(CONVNEXT, H100) is None
-    assert "no tensor cores" in str(KIND.refuses(CONVNEXT, replace(H100, tensor_macs=0)))
-    assert "threads of a GPU" in str(KIND.refuses(CONVNEXT, CORES))
 
 
 @pytest.mark.parametrize(

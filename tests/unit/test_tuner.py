@@ -343,21 +343,25 @@ def test_what_won_elsewhere_or_for_layers_alike_is_tried_first(worker: type[Fake
         assert len(set(worker.runs)) == len(worker.runs)
 
 
-def test_what_won_elsewhere_is_tried_before_a_strategy_thinks(
-    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = MemoryStore()
-    go("30trials", store=done)
-    tried: list[int] = []
-
-    propose = RowStrategy.propose
+@pytest.fixture
+def tried(worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many configs had run, each time that the strategy was asked."""
+    counts, propose = list[int](), RowStrategy.propose
 
     def asked(self: RowStrategy, count: int) -> list[Config]:
-        tried.append(len(worker.runs))
+        counts.append(len(worker.runs))
         return propose(self, count)
 
     monkeypatch.setattr(RowStrategy, "propose", asked)
-    worker.runs.clear()
+    return counts
+
+
+def test_what_won_elsewhere_is_tried_before_a_strategy_thinks(
+    worker: type[FakeWorker], tried: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = MemoryStore()
+    go("30trials", store=done)
+    worker.runs.clear(), tried.clear()
     go("30trials", store=MemoryStore([replace(done.kept[5], config=str(row(i))) for i in (60, 61)]))
     assert worker.runs[:2] == [60, 61] and tried[0] == 2
     assert len(worker.runs) == 29 == len(set(worker.runs))  # one does not compile
@@ -522,18 +526,10 @@ class LateAhead(FakeAhead):
 
 
 def test_a_gpu_has_more_compiled_while_what_won_elsewhere_compiles(
-    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+    worker: type[FakeWorker], tried: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried: list[int] = []
-    propose = RowStrategy.propose
-
-    def asked(self: RowStrategy, count: int) -> list[Config]:
-        tried.append(len(worker.runs))
-        return propose(self, count)
-
     done = go("30trials").records[5]
-    worker.runs.clear()
-    monkeypatch.setattr(RowStrategy, "propose", asked)
+    worker.runs.clear(), tried.clear()
     monkeypatch.setattr(tuner, "CompileAhead", LateAhead)
     go("60s", store=MemoryStore([replace(done, config=str(row(i))) for i in (60, 61)]))
     assert tried[0] == 0 and {60, 61} <= set(worker.runs[:8])

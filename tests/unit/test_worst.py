@@ -26,7 +26,7 @@ layer          family  ours  floor  of floor  fastest peer  its time  ratio  abo
 h100 other R1  direct    50      5       10%             –         –      –           45   n1c64h56w56k256r1s1-f32
 cpu some R2    direct   600    300       50%        onednn       900   1.50          300  n1c64h56w56k64r3s3p1-f32
 cpu some R3         –   80†     40       50%   onnxruntime        60   0.75           40    n1c64h56w56k64r1s1-f32
-ratio is fastest peer / ours: geometric mean 1.06 over 2 layers, lowest 0.75
+ratio is fastest peer / ours
 † not deterministic: sums of floats in no fixed order
 left out: 1 row without a time of ours
 left out: 1 file of studies"""  # noqa: E501 (a table as it is printed)

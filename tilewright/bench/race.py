@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from tilewright.dispatch.choices import sources_for
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
-from tilewright.record import Record
+from tilewright.record import Record, tally
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 
@@ -36,6 +35,4 @@ def _best(records: list[Record]) -> float | str:
     times = [record.cold_us for record in newest if record.is_right]
     if times:
         return round(min(times), 3)
-    outcomes = Counter(record.outcome for record in newest)
-    tried = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
-    return f"none right: {tried}" if tried else "not tried"
+    return f"none right: {tally(newest)}" if newest else "not tried"

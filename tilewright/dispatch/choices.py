@@ -202,13 +202,13 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
 
 
 def ranked_for(
-    problem: Problem, device: Device, usable: list[Family], deterministic: bool = False
+    problem: Problem, device: Device, families: list[Family], deterministic: bool = False
 ) -> list[Config]:
     """Return the model's choices over all families on a device, which need not be here."""
     from tilewright.search.ranking import rank
 
     found = []
-    for family in usable:
+    for family in families:
         ranked = rank(problem, device, family, ALL_SEEN, 0)
         found += [(us, c) for c, us in ranked if family.deterministic(c) or not deterministic]
     found.sort(key=lambda item: item[0])

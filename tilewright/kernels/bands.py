@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Param, Rule, Values
-from tilewright.kernels.limits import RESIDENT, block_rule, fits_registers
+from tilewright.kernels.limits import BLOCK, RESIDENT, fits_registers
 from tilewright.kernels.split_k import pool_apart, share_defines
 from tilewright.kernels.tile import (
     View,
@@ -86,7 +86,7 @@ def bands_rules(registers: Callable[[Problem, Values], int], needs: str) -> tupl
         Rule("registers", lambda problem, device, cf: fits_registers(
             device, registers(problem, cf), cf["threads"] * cf["mb"]),
             "more registers than a unit has: the compiler would spill", f"{needs} threads mb"),
-        block_rule(lambda device, threads: threads <= device.max_threads),
+        BLOCK,
         RESIDENT,
         Rule("images", lambda bands, ni: ni == 1 or bands == 1, "several images at once are whole ones"),
     )  # fmt: skip

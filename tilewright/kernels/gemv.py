@@ -10,9 +10,9 @@ from tilewright.arithmetic import offset64, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
+    BLOCK,
     RESIDENT,
     SPILLS,
-    block_rule,
     blocks_param,
     fits_registers,
     fits_shared,
@@ -154,7 +154,7 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
 
 RULES = (
     Rule("team", lambda threads, lanes: lanes <= threads, "a team lies in one block"),
-    block_rule(lambda device, threads: threads <= device.max_threads),
+    BLOCK,
     Rule("rows", lambda problem, threads, lanes, rows:
          rows <= problem.k and (threads // lanes * rows < 2 * problem.k or (threads <= 32 and rows == 1)),
          "teams without rows"),

@@ -12,7 +12,7 @@ from tilewright.problem import Problem
 DECLARED_SHARED = 128  # bytes that a kernel declares beside its tiles, at most: a flag, barriers
 RESERVED_SHARED = 1024  # bytes of each block that CUDA keeps for itself
 MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
-MOST_TAPS = 1 << 28  # numbers of a filter
+MOST_WEIGHTS = 1 << 28  # numbers of a filter
 MOST_GATHERED = 160  # numbers of all taps and channels that a thread gathers: their loads are unrolled
 SCHEDULERS = 4  # of a unit
 SPARE = 5  # registers that the compiler may need above an estimate that counts fragments and sums
@@ -46,6 +46,8 @@ def shared_rule(holds: Callable[..., bool], needs: str) -> Rule:
     return Rule("shared", holds, "more shared memory than a block may have", needs)
 
 
+# Of families one of whose parameters is the threads of a block.
+BLOCK = block_rule(lambda device, threads: threads <= device.max_threads)
 RESIDENT = resident_rule(
     lambda device, threads, mb: not device.is_gpu or threads * mb <= device.threads_per_unit
 )
@@ -54,7 +56,7 @@ RESIDENT = resident_rule(
 def too_large(problem: Problem) -> str | None:
     """Refuse a filter whose elements are not counted in 32 bits once it is packed."""
     numbers = problem.k * problem.cg * problem.r * problem.s
-    return f"its filter has more than {MOST_TAPS:,} numbers" if numbers > MOST_TAPS else None
+    return f"its filter has more than {MOST_WEIGHTS:,} numbers" if numbers > MOST_WEIGHTS else None
 
 
 def no_tensor_cores(device: Device) -> str | None:

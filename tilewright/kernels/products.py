@@ -1,7 +1,15 @@
-"""What tensor cores multiply where the dtype does not say it: products.h has the same names."""
+"""What tensor cores multiply where the dtype does not say it (as products.h has it); and their fragments."""
 
 from __future__ import annotations
+
+from tilewright.problem import DTYPE_BYTES, Problem
 
 PLAIN, TF32, THREE, E4M3, E4M3_AS_F16, HALVES = range(6)
 
 INSTRUCTION = 16 * 8 * 16  # multiply-adds of one of f16 (mma_sync.h); those of i8 and tf32 take as long
+WORD, LANES = 4, 4  # bytes of a fragment's register, and lanes that share one of its rows
+
+
+def in_word(pr: Problem) -> int:
+    """Numbers of the input that a fragment's register holds."""
+    return WORD // DTYPE_BYTES[pr.dtype]

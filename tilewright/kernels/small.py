@@ -15,7 +15,7 @@ from tilewright.device import Device
 from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param, bands_rules, many_channels
 from tilewright.kernels.family import CONSTANT, Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import MOST_BODY, blocks_param, fits_shared, no_gpu, shared_rule
-from tilewright.kernels.split_k import operands, partial_sums, pool_apart, second_pass
+from tilewright.kernels.split_k import left_bytes, operands, partial_sums, pool_apart, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, ceil_div, columns_under, up_to
 from tilewright.kernels.word import in_tiles
 from tilewright.kernels.work import GpuWork
@@ -104,9 +104,7 @@ class Small(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of few input channels."""
-        if reason := super().refuses(problem, device) or no_gpu(device):
-            return reason
-        if reason := many_channels(problem):
+        if reason := super().refuses(problem, device) or no_gpu(device) or many_channels(problem):
             return reason
         if 4 * problem.c * problem.r * problem.s * problem.k > CONSTANT_BYTES:
             return f"the filter has more than {CONSTANT_BYTES >> 10} KiB"
@@ -245,7 +243,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=4.0 * turns * lines * line, store_sectors=turns * sectors,
         dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
         combine=COMBINE_NAMES[pool_apart(pr)],
-        partial_bytes=4.0 * pr.z_elements if pr.epilogue.pool else 0.0, tile_bytes=4.0 * sectors * 8,
+        partial_bytes=left_bytes(pr, pool_apart(pr)), tile_bytes=4.0 * sectors * 8,
         useful=pr.z_elements / (bands.items * bands.units * outputs),
         register_intensity=2.0 * pr.s * outputs / (cf["th"] * tiling.row + pr.s * cf["tk"]),
         block_intensity=2.0 * pr.c * pr.r * pr.s * outputs * bands.units / max(1, tiling.x_floats),

@@ -9,7 +9,7 @@ from tilewright.kernels.family import ZERO, Buffer, Launch, Param, Rule
 from tilewright.kernels.requant import scale_operand
 from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, TWO_PASS, ceil_div
 from tilewright.kernels.word import word_bytes
-from tilewright.problem import Problem
+from tilewright.problem import DTYPE_BYTES, Problem
 
 SUM_THREADS = 256
 
@@ -57,9 +57,13 @@ POOL_APART = Rule(
 )
 
 
-def combine_param(*ways: int) -> Param:
+def combine_param(*ways: int, doc: str = "how the grid's shares meet") -> Param:
     """The tunable that says how shares meet."""
-    return Param("combine", ways, "how the grid's shares meet", tuple(COMBINE_NAMES[way] for way in ways))
+    return Param("combine", ways, doc, tuple(COMBINE_NAMES[way] for way in ways))
+
+
+# Of kernels whose sums are whole.
+POOL_PARAM = combine_param(NONE, TWO_PASS, doc="sums stored at once, or left to a second kernel that pools")
 
 
 def share_defines(combine: int, sc: int = 1, sg: int = 1) -> dict[str, int]:
@@ -87,9 +91,19 @@ def second_pass(pr: Problem, combine: int, chained: bool = True) -> tuple[Launch
     return (Launch("sum_shares", (groups, 1, 1), (SUM_THREADS, 1, 1), args, chained=chained),)
 
 
+def left_bytes(pr: Problem, combine: int) -> int:
+    """Bytes of whole sums that are left to the second kernel of ``second_pass``; 0 where there is none."""
+    return word_bytes(pr) * pr.z_elements if combine == TWO_PASS else 0
+
+
+def stored_bytes(pr: Problem, combine: int) -> int:
+    """Bytes of what a whole sum is stored as: an output, or a sum that is left."""
+    return word_bytes(pr) if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
+
+
 def partial_sums(pr: Problem, combine: int) -> tuple[Buffer, ...]:
     """The buffer for whole sums that are left to the second kernel of ``second_pass``."""
-    return (Buffer("partial", word_bytes(pr) * pr.z_elements),) if combine == TWO_PASS else ()
+    return (Buffer("partial", left_bytes(pr, combine)),) if combine == TWO_PASS else ()
 
 
 def reduction_buffers(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.kernels.tile import ceil_div, lines, quad_pitch
+
 
 @dataclass(frozen=True)
 class Staging:
@@ -33,3 +35,11 @@ class Staging:
             TX_C=self.strides[0], TX_H=self.strides[1], TX_W=self.strides[2], XW=self.xw, X_FLOATS=self.size,
             X_COPIES=self.copies, X_ITEMS=self.items, X_RUN=self.run, X_LEAD=self.lead,
         )  # fmt: skip
+
+
+def staged_quads(channels: int, rows: int, columns: int, threads: int, kept: bool = True) -> Staging:
+    """Lay out a tile whose channels (nhwc) are copied four at a time; ``kept``: addresses are."""
+    pitch, pixels = quad_pitch(channels), rows * columns
+    items = pixels * channels // 4
+    copies = ceil_div(items, threads) if kept else 0
+    return Staging((1, columns * pitch, pitch), columns, lines(pixels * pitch), copies, items, run=4)

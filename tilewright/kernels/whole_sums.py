@@ -1,6 +1,6 @@
-"""What specs share whose blocks make whole sums on tensor cores, from rows of the image that they read once.
+"""What specs share whose blocks make whole sums, from rows of the image that they read once.
 
-No shares meet: where the kernel does not pool, a second one does.
+No shares meet across the grid: where the kernel does not pool, a second one does.
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ from tilewright.kernels.family import Blueprint, Launch, Values
 from tilewright.kernels.limits import no_gpu, no_tensor_cores
 from tilewright.kernels.products import PLAIN, TF32
 from tilewright.kernels.requant import scale_operand
-from tilewright.kernels.split_k import combine_param, operands, partial_sums, second_pass, share_defines
-from tilewright.kernels.tile import NONE, TWO_PASS
+from tilewright.kernels.split_k import operands, partial_sums, second_pass, share_defines
 from tilewright.kernels.word import dtype_code
 from tilewright.problem import Problem
-
-POOL_PARAM = combine_param(NONE, TWO_PASS)  # who pools
 
 
 def no_tensor_gpu(device: Device) -> str | None:

@@ -52,14 +52,17 @@ def results_table(results: Results, families: bool = False) -> Table:
     )
 
 
-def short_table(results: Results) -> Table:
-    """Lay out one benchmark with the fastest peer of each layer alone."""
+def short_table(results: Results, picked: bool = False) -> Table:
+    """Lay out one benchmark with the fastest peer of each layer alone.
+
+    ``picked``: its rows were chosen for their times, so that their mean would say nothing.
+    """
     results = results.told_apart()
     calls = ("our call",) if any(row.ours.call_us for row in results.rows) else ()
     ours = ("family", "ours", "floor", "of floor", *calls)
     head = ("layer", *ours, "fastest peer", "its time", "ratio", "error/bound")
     body = tuple(_short_cells(row, bool(calls)) for row in results.rows)
-    return Table(_title(results), head, body, tuple(_notes(results, BenchRow.compared)))
+    return Table(_title(results), head, body, tuple(_notes(results, BenchRow.compared, picked)))
 
 
 def _short_cells(row: BenchRow, calls: bool) -> tuple[str, ...]:
@@ -116,16 +119,16 @@ def _title(results: Results) -> str:
     return ", ".join(part for part in parts if part) + "; times in us, cold caches"
 
 
-def _notes(results: Results, shown: Callable[[BenchRow], Sequence[Timed]]) -> list[str]:
+def _notes(
+    results: Results, shown: Callable[[BenchRow], Sequence[Timed]], picked: bool = False
+) -> list[str]:
     """Say what marks mean, and what else is to be known; ``shown``: the times of a row."""
     notes = []
     if results.geomean is not None:
         ratios = [row.ratio for row in results.rows]
         there = [ratio for ratio in ratios if ratio is not None]
-        notes.append(
-            f"ratio is fastest peer / ours: geometric mean {results.geomean:.2f}"
-            f" over {count(len(there), 'layer')}, lowest {min(there):.2f}"
-        )
+        mean = f": geometric mean {results.geomean:.2f} over {count(len(there), 'layer')}"
+        notes.append("ratio is fastest peer / ours" + ("" if picked else f"{mean}, lowest {min(there):.2f}"))
     if any(row.ours.call_us for row in results.rows):
         notes.append("ours: kernels alone; ratios: whole calls (our call), as a CPU's peers are timed")
     if not all(row.ours.deterministic for row in results.rows):

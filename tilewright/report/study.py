@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import ceil
 
 from tilewright.plans.provenance import GUESSED
@@ -139,9 +140,5 @@ def _time(row: Mapping[str, Value]) -> float:
 def study_markdown(result: StudyResult) -> str:
     """The whole study as Markdown."""
     about = ["# " + result.title, "", f"{heading(result)}.", "", f"Source: {result.source}.", ""]
-    parts = [f"## {part.title}\n\n{markdown(_untitled(part_table(part)))}\n" for part in result.parts]
+    parts = [f"## {one.title}\n\n{markdown(replace(part_table(one), title=''))}\n" for one in result.parts]
     return "\n".join(about) + "\n" + "\n".join(parts)
-
-
-def _untitled(table: Table) -> Table:
-    return Table("", table.head, table.body, table.notes, table.words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,7 @@ def _word_line(row: tuple[str, ...], firsts: list[int], indent: int, width: int)
 def _columns(table: Table, group: list[int]) -> Table:
     """Keep some columns."""
     head, *body = (tuple(row[index] for index in group) for row in (table.head, *table.body))
-    return Table(table.title, head, tuple(body), table.notes, table.words)
+    return replace(table, head=head, body=tuple(body))
 
 
 def rich_table(table: Table) -> RenderableType:

@@ -72,7 +72,7 @@ def worst_of(found: Sequence[Gathered], most: int, by: str) -> Worst:
 def table(worst: Worst) -> Table:
     """Lay them out as a short table, with the file before the layer and the problem at the end."""
     rows = [replace(row, name=f"{file} {row.name}") for file, row in worst.rows]
-    short = short_table(Results(device={}, date="", commit="", rows=tuple(rows)))
+    short = short_table(Results(device={}, date="", commit="", rows=tuple(rows)), picked=True)
     cells = ((time_text(max(above_floor_us(row), 0.0)), row.problem) for row in rows)
     which = f"{len(rows):,} of {count(worst.among, 'row')}, {ORDERS[worst.by][0]} first"
     return Table(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from tilewright.arithmetic import ceil_div
 from tilewright.errors import ProblemError
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
@@ -32,7 +33,7 @@ def _time_of_cores() -> Iterator[int]:
             texts = [(_CGROUP / name).read_text(encoding="ascii") for name in names]
             quota_us, period_us = map(int, " ".join(texts).split())
             if quota_us > 0 < period_us:
-                yield -(-quota_us // period_us)
+                yield ceil_div(quota_us, period_us)
 
 
 def host_bytes() -> int:

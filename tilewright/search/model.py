@@ -10,10 +10,10 @@ blocks in the L2 cache, clock changes under load, uneven work of blocks at the i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from tilewright.arithmetic import norm
 from tilewright.device import Device
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
@@ -102,9 +102,9 @@ def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
     alone = _alone(work, k)
     pipes = [pipe / per_unit for pipe in (port, l2, tensor)]
     bounds = {n: (_issue(work, k, n), alone, *(pipe * n for pipe in pipes)) for n in rounds}
-    compute = sum(_slowest(bounds[n], k.sharpness) * times for n, times in rounds.items())
+    compute = sum(norm(bounds[n], k.sharpness) * times for n, times in rounds.items())
     memory = _memory_us(device, work, k)
-    longer = _slowest((compute * cycle_us, memory), k.sharpness)
+    longer = norm((compute * cycle_us, memory), k.sharpness)
     terms = {
         "launch_us": device.rates.empty_us,
         "first_loads_us": k.fetch_cycles * work.fetch * cycle_us,
@@ -142,12 +142,6 @@ def _memory_us(device: Device, work: GpuWork, k: Coefficients) -> float:
     short = 0.0 if work.streams else min(work.dram_bytes, k.short_bytes)
     byte_us = 1.0 / (device.rates.read_gbs * 1e3)
     return byte_us * (short / k.memory_share + (work.dram_bytes - short) / k.stream_share)
-
-
-def _slowest(times: Sequence[float], sharpness: float) -> float:
-    """Return the time of what runs side by side: the slowest, and a little for others nearly as slow."""
-    most = max(times)
-    return most * sum((time / most) ** sharpness for time in times) ** (1.0 / sharpness) if most else 0.0
 
 
 def _issue(work: GpuWork, k: Coefficients, blocks: int) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, inf
 
+from tilewright.arithmetic import norm
 from tilewright.device import Device
 from tilewright.kernels.work import CpuWork
 from tilewright.record import Estimate
@@ -95,7 +96,7 @@ def cpu_estimate(device: Device, work: CpuWork) -> Estimate:
     loads = work.input_loads + work.filter_loads
     ports = loads / k.loads
     issue = (work.multiply_adds + loads + work.turns * k.turn_instructions) / k.issue
-    busiest = _norm(k.crowding, pipes, ports, issue, work.turns * k.latency)
+    busiest = norm((pipes, ports, issue, work.turns * k.latency), k.crowding)
     caches = _cache_cycles(work, k)
     longer, shorter = max(busiest, caches), min(busiest, caches)
     block = longer + k.exposed * shorter
@@ -130,14 +131,6 @@ def cpu_estimate(device: Device, work: CpuWork) -> Estimate:
         "block_intensity_flops_per_element": work.block_intensity,
     }
     return Estimate(sum(terms.values()), terms, facts)
-
-
-def _norm(order: float, *cycles: float) -> float:
-    """Cycles of what runs side by side and is held up by one another: at least the longest."""
-    longest = max(cycles)
-    if order == inf or longest == 0:
-        return longest
-    return float(longest * sum((one / longest) ** order for one in cycles) ** (1 / order))
 
 
 def _cache_cycles(work: CpuWork, k: CoreCoefficients) -> float:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilewright.device import Device
 from tilewright.errors import RunError
 from tilewright.problem import Problem
-from tilewright.record import Record
+from tilewright.record import Record, tally
 from tilewright.tuning.budget import Budget
 
 KNOWN = "known already"  # why no search began
@@ -114,8 +113,7 @@ class TuneResult:
     @property
     def failure(self) -> str:
         """Say what became of the configs that were tried, none of which was right."""
-        outcomes = Counter(record.outcome for record in self.records)
-        tried = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()) or "none tried"
+        tried = tally(self.records) or "none tried"
         why = next((f": {record.reason}" for record in self.records if record.reason), "")
         what = f"{self.records[0].problem}: " if self.records else ""
         return f"{what}no config was right within the budget ({tried}{why}); give it a larger one"

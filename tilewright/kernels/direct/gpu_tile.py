@@ -8,7 +8,7 @@ from functools import lru_cache
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_COPIES
-from tilewright.kernels.staging import Staging
+from tilewright.kernels.staging import Staging, staged_quads
 from tilewright.kernels.tile import (
     NONE,
     View,
@@ -16,7 +16,6 @@ from tilewright.kernels.tile import (
     ceil_div,
     columns_under,
     lines,
-    quad_pitch,
     row_runs,
     rows_under,
     tiles_along,
@@ -118,10 +117,7 @@ def _staged(
     view = View.of(pr)
     small = pr.c * view.h * view.w < 1 << 31
     if cv == 4:
-        pitch, pixels = quad_pitch(cs), rows * columns
-        items = pixels * cs // 4
-        copies = ceil_div(items, threads) if small else 0
-        return Staging((1, columns * pitch, pitch), columns, lines(pixels * pitch), copies, items, run=4)
+        return staged_quads(cs, rows, columns, threads, kept=small)
     nchw, few = pr.layout_in == "nchw", cs == pr.c == pr.cg <= FEW_CHANNELS and not pr.is_integer
     if small and (nchw or few):
         many = 1 if nchw else pr.c  # numbers of a pixel in a row

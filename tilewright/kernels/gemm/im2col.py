@@ -24,6 +24,7 @@ from tilewright.problem import Problem
 MOST_BYTES = 2 << 30  # of the columns
 THREADS = 256
 TURNED = 16  # channels of an nhwc input from which on it is worth turning in shared memory
+TURNING_BYTES = 4 * 32 * 33  # of shared memory: 32 by 32 floats, rows of 33 against bank conflicts
 WRITING = 4  # times longer than a plain copy takes the first kernel (benchmarks/h100/trials.jsonl.gz)
 ENOUGH = 2048 * 132  # threads that fill any device
 
@@ -103,7 +104,7 @@ def _launch(pr: Problem) -> Launch:
     pitch = product(pr).pitch
     if _turned(pr):
         blocks = ceil_div(pitch, 32) * pr.r * pr.s * ceil_div(pr.c, 32)
-        shared = 4 * 32 * 33
+        shared = TURNING_BYTES
     else:
         blocks = ceil_div(pitch // 4 * _parts(pr) * ceil_div(pr.c, _channels(pr)), THREADS)
         shared = 0
@@ -113,5 +114,5 @@ def _launch(pr: Problem) -> Launch:
 def _defines(pr: Problem) -> dict[str, int]:
     return sizes(pr) | dict(
         THREADS=THREADS, TURNED=int(_turned(pr)), PITCH=product(pr).pitch, CHANNELS=_channels(pr),
-        PARTS=_parts(pr), SHARED_BYTES=4 * 32 * 33, OFFSET64=offset64(column_bytes(pr), pr.x_bytes // 4),
+        PARTS=_parts(pr), SHARED_BYTES=TURNING_BYTES, OFFSET64=offset64(column_bytes(pr), pr.x_bytes // 4),
     )  # fmt: skip

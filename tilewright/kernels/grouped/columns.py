@@ -7,10 +7,9 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Launch, Values
 from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import operands, partial_sums, second_pass, share_defines
+from tilewright.kernels.split_k import left_bytes, operands, partial_sums, second_pass, share_defines
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
-    TWO_PASS,
     View,
     ceil_div,
     columns_under,
@@ -149,7 +148,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     return CpuWork(
         blocks=blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
         combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=float(word_bytes(pr) * pr.z_elements * (cf["combine"] == TWO_PASS)),
+        partial_bytes=left_bytes(pr, cf["combine"]),
         useful=pr.z_elements / (blocks * vectors * v),
         register_intensity=intensity, block_intensity=intensity,
         vectors=tk * th * tw + tw + 1, width=v * word_registers(pr),

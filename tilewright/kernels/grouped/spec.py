@@ -22,19 +22,25 @@ from tilewright.kernels.grouped.tile import (
     stores_quads,
 )
 from tilewright.kernels.grouped.work import work_of
-from tilewright.kernels.limits import MOST_BODY, RESIDENT, blocks_param, fits_registers, no_kernels, too_large
-from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import POOL_APART, operands, partial_sums, second_pass, share_defines
-from tilewright.kernels.tile import (
-    NONE,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    layer_defines,
-    single_tile_defines,
-    up_to,
+from tilewright.kernels.limits import (
+    BLOCK,
+    MOST_BODY,
+    RESIDENT,
+    blocks_param,
+    fits_registers,
+    no_kernels,
+    too_large,
 )
+from tilewright.kernels.requant import requant_defines, scale_operand
+from tilewright.kernels.split_k import (
+    POOL_APART,
+    POOL_PARAM,
+    operands,
+    partial_sums,
+    second_pass,
+    share_defines,
+)
+from tilewright.kernels.tile import View, ceil_div, image_defines, layer_defines, single_tile_defines, up_to
 from tilewright.kernels.word import PACKED_FLAT, dtype_code, filter_bytes, word_registers, words
 from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
@@ -79,8 +85,7 @@ class Grouped(Family):
             Param("tw", up_to(problem.q, (1, 2, 3, 4, 7, 8, 14, 16)), wide),
             Param("threads", (32, 64, 128, 256) if gpu else (1,), "threads of a block"),
             blocks_param(1, 2, 4, 8, 12, 16) if gpu else blocks_param(1),
-            Param("combine", (NONE, TWO_PASS), "sums stored at once, or left to a second kernel that pools",
-                  ("none", "two_pass")),
+            POOL_PARAM,
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
@@ -120,6 +125,7 @@ RULES = (
     Rule("registers", lambda problem, device, v, th, tw, threads, mb: _registers_fit(
         problem, device, v, th, tw, threads * mb),
         "more registers than a unit has: the compiler would spill"),
+    BLOCK,
     RESIDENT,
     Rule("columns", lambda problem, device, v, th, tw:
          not over_columns(problem, device, v) or grouped_columns.fits(problem, v, th, tw),

@@ -13,7 +13,8 @@ from tilewright.kernels.grouped.tile import (
     registers,
     stores_quads,
 )
-from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, ceil_div, columns_under, rows_under
+from tilewright.kernels.split_k import left_bytes
+from tilewright.kernels.tile import COMBINE_NAMES, ceil_div, columns_under, rows_under
 from tilewright.kernels.word import filter_bytes, issue_slots, read_bytes, word_bytes, word_registers, words
 from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -50,7 +51,7 @@ def _gpu_work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=read_bytes(pr) * inputs * cf["threads"],
         store_sectors=sectors, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
         combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=word * pr.z_elements * (cf["combine"] == TWO_PASS),
+        partial_bytes=left_bytes(pr, cf["combine"]),
         tile_bytes=word * outputs * cf["threads"], useful=pr.z_elements / (items * outputs),
         register_intensity=2.0 * fma / max(1, inputs), block_intensity=2.0 * fma / max(1, inputs),
     )  # fmt: skip
@@ -79,7 +80,7 @@ def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     return CpuWork(
         blocks=blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
         combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=float(word_bytes(pr) * pr.z_elements * (cf["combine"] == TWO_PASS)),
+        partial_bytes=left_bytes(pr, cf["combine"]),
         useful=pr.z_elements / (items * pixels * v),
         register_intensity=intensity, block_intensity=intensity,
         vectors=pixels + columns_under(pr, cf["tw"]) + 1, width=v * word_registers(pr),

@@ -38,7 +38,7 @@ from tilewright.kernels.limits import (
     too_large,
 )
 from tilewright.kernels.requant import requant_defines
-from tilewright.kernels.split_k import POOL_APART
+from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
 from tilewright.kernels.tile import (
     NONE,
     TWO_PASS,
@@ -49,7 +49,7 @@ from tilewright.kernels.tile import (
     row_threads,
     up_to,
 )
-from tilewright.kernels.whole_sums import POOL_PARAM, input_defines, no_tensor_gpu, tiles_defines, whole_sums
+from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_defines, whole_sums
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 

@@ -7,7 +7,9 @@ from functools import cache
 
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
-from tilewright.kernels.tile import TWO_PASS, ceil_div, columns_under, rows_under
+from tilewright.kernels.products import in_word
+from tilewright.kernels.split_k import stored_bytes
+from tilewright.kernels.tile import ceil_div, columns_under, rows_under
 from tilewright.problem import DTYPE_BYTES, Problem
 
 PIECE = 16  # bytes of a row of a matrix (ldmatrix), and of a copy; and bytes that a thread stores at once
@@ -91,7 +93,7 @@ def pieces_of_sum(pr: Problem, bundle: GroupBundle) -> int:
 
 def columns_at_once(pr: Problem, aligned: bool = True) -> tuple[int, int]:
     """Columns of a channel that a thread loads at once of nchw, and how many come before the first needed."""
-    run = 4 // DTYPE_BYTES[pr.dtype]
+    run = in_word(pr)
     if pr.layout_in == "nhwc" or pr.w % run or not aligned:
         return 1, 0
     return run, -pr.pad[2] % run  # tiles begin at multiples of eight columns
@@ -118,7 +120,7 @@ def _sizes(
     bundles = max(1, wn * bw // parts)  # 0 of a config that a rule forbids
     length, pieces = ceil_div(columns, pr.stride[1]), bundle.pieces * bundles
     seen = {i * pr.stride[0] + r * pr.dilation[0] for i in range(pt) for r in range(pr.r)}
-    out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
+    out_bytes = stored_bytes(pr, combine)
     runs = (16, 8, 4, 2) if pr.layout_out == "nhwc" else (2,)
     run = next(run for run in runs if run * out_bytes <= PIECE and nt % (run // 2) == 0)
     strips = th // strip_rows(tw, pt) * tw * strip_rows(tw, pt) // (PIXELS * pt)

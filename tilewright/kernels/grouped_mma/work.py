@@ -15,7 +15,8 @@ from tilewright.kernels.grouped_mma.tile import (
 )
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION
-from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, ceil_div
+from tilewright.kernels.split_k import left_bytes, stored_bytes
+from tilewright.kernels.tile import COMBINE_NAMES, ceil_div
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -40,7 +41,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     x_bytes, loaded, touched = _read(pr, tiling)
     combine, kb = cf["combine"], outputs * cf["bw"] * cf["wn"]
     sums = cf["th"] * cf["tw"] * kb
-    out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
+    out_bytes = stored_bytes(pr, combine)
     w_bytes = 128.0 * tiling.words * cf["wn"]
     lines = warps * pixels * cf["bw"] * 2 * cf["nt"] / (tiling.run * tiling.turned)  # of y that stores reach
     lines = lines / (2 if pr.layout_out == "nchw" and out_bytes == 2 else 1) + touched
@@ -55,7 +56,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=x_bytes + w_bytes,
         store_sectors=STORED * sums * out_bytes / min(32, stored),
         dram_bytes=pr.x_bytes + w_bytes * tiling.k_tiles + pr.y_bytes, combine=COMBINE_NAMES[combine],
-        partial_bytes=4.0 * pr.z_elements * (combine == TWO_PASS),
+        partial_bytes=left_bytes(pr, combine),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
         register_intensity=2.0 * INSTRUCTION * short / max(1.0, loads * 256),
         block_intensity=2.0 * pr.r * pr.s * pr.cg * sums / max(1, tiling.shared_bytes + w_bytes),

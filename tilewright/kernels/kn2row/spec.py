@@ -15,7 +15,6 @@ from tilewright.kernels.kn2row.tile import (
     chunks,
     chunks_at_once,
     columns_of,
-    in_word,
     lead,
     pieces,
     registers,
@@ -38,10 +37,11 @@ from tilewright.kernels.limits import (
     schedulers_rule,
     shared_rule,
 )
+from tilewright.kernels.products import in_word
 from tilewright.kernels.requant import requant_defines
-from tilewright.kernels.split_k import POOL_APART
+from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
 from tilewright.kernels.tile import View, image_defines, layer_defines
-from tilewright.kernels.whole_sums import POOL_PARAM, input_defines, no_tensor_gpu, tiles_defines, whole_sums
+from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_defines, whole_sums
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 

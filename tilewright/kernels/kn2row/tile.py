@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.kernels.family import Values
+from tilewright.kernels.products import LANES, WORD, in_word
 from tilewright.kernels.tile import ceil_div, columns_under, rows_under
 from tilewright.problem import DTYPE_BYTES, Problem
 
-WORD, LANES = 4, 4  # bytes of a fragment's register, and lanes that share a pixel
 PIECE, EIGHT = 16, 8  # taps and pixels of a product
 RUN_BYTES = 16  # that a lane loads at once
 CHUNK_WORDS = 16  # words of a pixel in two products
@@ -29,11 +29,6 @@ def pieces(pr: Problem) -> int:
 def chunks(pr: Problem) -> int:
     """Steps of the sum over C, of two products each."""
     return ceil_div(pr.c, CHUNK_WORDS * in_word(pr))
-
-
-def in_word(pr: Problem) -> int:
-    """Channels of a word."""
-    return WORD // DTYPE_BYTES[pr.dtype]
 
 
 def runs(pr: Problem) -> tuple[int, ...]:

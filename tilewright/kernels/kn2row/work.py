@@ -16,7 +16,8 @@ from tilewright.kernels.kn2row.tile import (
 )
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION
-from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, ceil_div
+from tilewright.kernels.split_k import left_bytes, stored_bytes
+from tilewright.kernels.tile import COMBINE_NAMES, ceil_div
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -38,7 +39,6 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     waits = rounds * share / chunks_at_once(pr, cf) * LOAD_CYCLES
     finishing = FINISH_CYCLES + ADD_CYCLES * pr.r * pr.s * split
     waits += ceil_div(pr.k * cf["rb"] * cf["tw"], threads) * finishing
-    out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
     x_bytes = float(pixels * pr.c * DTYPE_BYTES[pr.dtype])
     return GpuWork(
         blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),
@@ -49,9 +49,9 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         epilogue=sums / threads * 30.0,
         wavefronts=(pixels * taps(pr) * split + adds) / 32 + 4.0 * w_loads * warps,
         load_bytes=x_bytes + tiling.w_bytes,
-        store_sectors=sums * out_bytes / 32,
+        store_sectors=sums * stored_bytes(pr, combine) / 32,
         dram_bytes=float(pr.x_bytes + tiling.w_bytes + pr.y_bytes),
-        combine=COMBINE_NAMES[combine], partial_bytes=4.0 * pr.z_elements * (combine == TWO_PASS),
+        combine=COMBINE_NAMES[combine], partial_bytes=left_bytes(pr, combine),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
         register_intensity=2.0 * INSTRUCTION * products / max(1.0, (x_loads * 4 + w_loads * 4) * 64),
         block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1.0, x_bytes / 4),

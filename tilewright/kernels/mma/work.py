@@ -17,7 +17,7 @@ from tilewright.kernels.mma.tile import (
     tap_chunks,
     tiling_of,
 )
-from tilewright.kernels.products import E4M3, INSTRUCTION, PLAIN, TF32, THREE
+from tilewright.kernels.products import E4M3, INSTRUCTION, PLAIN, TF32, THREE, in_word
 from tilewright.kernels.tile import COMBINE_NAMES, NONE, ProductTiling, ceil_div
 from tilewright.kernels.untuned.nhwc import copied_bytes
 from tilewright.kernels.work import GpuWork
@@ -37,9 +37,9 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     blocks, steps = tiling.tiles * shares, ceil_div(tiling.steps, shares)
     fragments = steps * cf["chunks"] / 2 / cf["sb"]  # along the sum, of a warp
     pieces, warps = cf["mt"] * cf["nt"], tiling.threads // 32
-    planes, in_word = cf["x"] == PLANES, 4 // DTYPE_BYTES[pr.dtype]
+    planes, numbers = cf["x"] == PLANES, in_word(pr)  # of a register
     reads = fragments * (cf["mt"] + (0 if planes else cf["nt"]))  # of a warp: ldmatrix, 4 wavefronts each
-    singles = fragments * cf["nt"] * 4 * in_word if planes else 0.0  # numbers: a wavefront each
+    singles = fragments * cf["nt"] * 4 * numbers if planes else 0.0  # numbers: a wavefront each
     x_pieces = each(pr) * row_pieces(pr, tiling.pb) if planes else tiling.pb
     x_bytes, w_bytes = 16 * steps * cf["chunks"] * x_pieces, 16 * steps * cf["chunks"] * tiling.kb
     issued = _ISSUED_90 if device.capability == 90 else _ISSUED
@@ -53,7 +53,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         resident=resident(device, registers(pr, cf), tiling.threads, tiling.shared_bytes, cf["mb"]),
         shared_bytes=tiling.shared_bytes, steps=steps, buffers=cf["stages"],
         fma=fragments * (pieces * (multiplies + adds) + (cf["mt"] + cf["nt"]) * prepares),
-        shared_loads=reads + singles * (2 * in_word - 1) / in_word,
+        shared_loads=reads + singles * (2 * numbers - 1) / numbers,
         staging=_staging(pr, cf, tiling, steps),
         epilogue=40.0 + meeting + 8.0 * pieces * (4.0 if combine == NONE else 2.0) / cf["sb"],
         wavefronts=WAVEFRONT * ((4.0 * reads + singles) * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128),

@@ -36,9 +36,9 @@ from tilewright.kernels.narrow.tile import (
     whole,
 )
 from tilewright.kernels.narrow.work import work_of
-from tilewright.kernels.split_k import POOL_APART
+from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
 from tilewright.kernels.tile import View, ceil_div, image_defines, layer_defines
-from tilewright.kernels.whole_sums import POOL_PARAM, tiles_defines, whole_sums
+from tilewright.kernels.whole_sums import tiles_defines, whole_sums
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem

@@ -17,24 +17,15 @@ from tilewright.kernels.limits import (
     schedulers_rule,
     shared_rule,
 )
+from tilewright.kernels.products import in_word
 from tilewright.kernels.requant import requant_defines
-from tilewright.kernels.split_k import may_combine
-from tilewright.kernels.stem.tile import (
-    WORD,
-    Runs,
-    StemTiling,
-    loads,
-    piece,
-    registers,
-    runs_of,
-    staged,
-    tiling_of,
-)
+from tilewright.kernels.split_k import POOL_PARAM, may_combine
+from tilewright.kernels.stem.tile import Runs, StemTiling, loads, piece, registers, runs_of, staged, tiling_of
 from tilewright.kernels.stem.work import work_of
 from tilewright.kernels.tile import View, image_defines, layer_defines, row_threads, up_to, windows
-from tilewright.kernels.whole_sums import POOL_PARAM, input_defines, no_tensor_gpu, tiles_defines, whole_sums
+from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_defines, whole_sums
 from tilewright.kernels.work import GpuWork
-from tilewright.problem import DTYPE_BYTES, Problem
+from tilewright.problem import Problem
 
 MOST_STEPS = 80  # products along the sum: their loop is unrolled
 MOST_UNROLLED = 1500  # instructions of that loop: more overflow the instruction cache
@@ -107,7 +98,7 @@ class Stem(Family):
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """All products of the sum."""
-        return 8 * runs_of(problem, config.values).steps(problem) * (WORD // DTYPE_BYTES[problem.dtype])
+        return 8 * runs_of(problem, config.values).steps(problem) * in_word(problem)
 
 
 def _threads(cf: Values) -> int:

@@ -8,10 +8,10 @@ from functools import cache
 
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
+from tilewright.kernels.products import LANES, WORD
 from tilewright.kernels.tile import NONE, along, ceil_div, rows_under, tiles_along
 from tilewright.problem import DTYPE_BYTES, Problem
 
-WORD, LANES = 4, 4  # bytes of a fragment's register, and lanes that share a pixel
 BANKS = 32  # of shared memory, a word each
 PIECE = 16  # bytes that a copy moves, at most
 STORE = 16  # bytes of outputs that a thread has side by side, at most

@@ -5,11 +5,12 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
-from tilewright.kernels.products import INSTRUCTION
-from tilewright.kernels.stem.tile import WORD, loads, piece, registers, runs_of, tiling_of, w_registers
-from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS, ceil_div, windows
+from tilewright.kernels.products import INSTRUCTION, WORD
+from tilewright.kernels.split_k import left_bytes, stored_bytes
+from tilewright.kernels.stem.tile import loads, piece, registers, runs_of, tiling_of, w_registers
+from tilewright.kernels.tile import COMBINE_NAMES, ceil_div, windows
 from tilewright.kernels.work import GpuWork
-from tilewright.problem import DTYPE_BYTES, Problem
+from tilewright.problem import Problem
 
 # Fitted to the family's trials in benchmarks/h100/trials.jsonl.gz.
 STORED = 0.3  # of the time that the model has for stores: other blocks multiply meanwhile
@@ -32,7 +33,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     combine = cf["combine"]
     sums = cf["th"] * cf["tw"] * tiling.kb
     outputs = windows(pr, combine, cf["th"]) * windows(pr, combine, cf["tw"]) * tiling.kb
-    out_bytes = 4 if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
+    out_bytes = stored_bytes(pr, combine)
     x_bytes = tiling.image.nbytes * tiling.image.row / tiling.image.pitch
     copies = x_bytes / runs.copy / threads * (NUMBERS if runs.copy < WORD else 1.0)
     together = resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"])
@@ -53,7 +54,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         store_sectors=STORED * outputs * out_bytes / min(32, 4 * stored),
         dram_bytes=pr.x_bytes + pr.w_bytes + STORED * cached + (pr.y_bytes - cached),
         combine=COMBINE_NAMES[combine],
-        partial_bytes=4.0 * pr.z_elements * (combine == TWO_PASS),
+        partial_bytes=left_bytes(pr, combine),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
         register_intensity=2.0 * INSTRUCTION * products / max(1.0, (fetched + w_loads) * 64),
         block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1, tiling.image.nbytes + tiling.w_bytes),

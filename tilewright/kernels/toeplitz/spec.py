@@ -19,7 +19,7 @@ from tilewright.kernels.limits import (
     too_large,
 )
 from tilewright.kernels.requant import requant_defines
-from tilewright.kernels.split_k import POOL_APART
+from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
 from tilewright.kernels.tile import View, ceil_div, image_defines, layer_defines, up_to
 from tilewright.kernels.toeplitz.tile import (
     BAND,
@@ -37,7 +37,7 @@ from tilewright.kernels.toeplitz.tile import (
     window,
 )
 from tilewright.kernels.toeplitz.work import work_of
-from tilewright.kernels.whole_sums import POOL_PARAM, input_defines, no_tensor_gpu, tiles_defines, whole_sums
+from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_defines, whole_sums
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
-from tilewright.kernels.tile import TWO_PASS, ceil_div, columns_under, rows_under
-from tilewright.problem import DTYPE_BYTES, Problem
+from tilewright.kernels.split_k import stored_bytes
+from tilewright.kernels.tile import ceil_div, columns_under, rows_under
+from tilewright.problem import Problem
 
 MOST_IN_FLIGHT = 8  # loads of 16 bytes under way of a thread, of eight numbers in f16
 EIGHT, BAND = 8, 16  # outputs of a row, and rows, of a product
@@ -36,11 +37,6 @@ def steps(pr: Problem) -> int:
 def slope(pr: Problem) -> int:
     """Zeros before a row of the filter: the last of eight outputs takes none of the first inputs."""
     return (EIGHT - 1) * pr.stride[1]
-
-
-def stored_bytes(pr: Problem, cf: Values) -> int:
-    """Bytes of what a sum is stored as: an output, or a sum of f32 or i32."""
-    return 4 if cf["combine"] == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
 
 
 def eights_of(pr: Problem, wb: int) -> int:
@@ -78,7 +74,7 @@ def tiling_of(pr: Problem, cf: Values) -> ToeplitzTiling:
     rows, piece, eights = rows_under(pr, th), 16 // each, eights_of(pr, wb)
     fragments = ceil_div(EIGHT * eights, depth(pr))
     pitch = piece * (EIGHT * eights // piece | 1)  # an odd number of 16 bytes: rows in other banks
-    sums = th * EIGHT * (wb | 1) * stored_bytes(pr, cf) // each if pr.layout_out == "nhwc" else 0
+    sums = th * EIGHT * (wb | 1) * stored_bytes(pr, cf["combine"]) // each if pr.layout_out == "nhwc" else 0
     plane = max(rows * pitch + depth(pr) * fragments - EIGHT * eights, sums)  # the last row's, too
     skew = 256 // cb if cb > EIGHT else 0  # a warp that stages all eights of channels writes to all banks
     tile = cb * plane + ceil_div(cb, EIGHT) * skew
@@ -122,6 +118,7 @@ def products_of_row(pr: Problem, cf: Values) -> int:
 
 
 def registers(pr: Problem, cf: Values) -> int:
+    """Estimate of the registers a thread needs: to sum up, or to hold the rows that are under way."""
     tiling = tiling_of(pr, cf)
     summing = 4 * (cf["th"] // BAND) * cf["wb"] + 2 * tiling.fragments + 2 * steps(pr) + 46
     held = 2 * number_bytes(pr) * rows_in_flight(pr, tiling, cf) * row_turns(pr, tiling, cf)[0]

@@ -6,7 +6,8 @@ from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION
-from tilewright.kernels.tile import COMBINE_NAMES, TWO_PASS
+from tilewright.kernels.split_k import left_bytes, stored_bytes
+from tilewright.kernels.tile import COMBINE_NAMES
 from tilewright.kernels.toeplitz.tile import (
     BAND,
     EIGHT,
@@ -16,7 +17,6 @@ from tilewright.kernels.toeplitz.tile import (
     registers,
     rounds,
     steps,
-    stored_bytes,
     tiling_of,
 )
 from tilewright.kernels.work import GpuWork
@@ -36,7 +36,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     each, filters = number_bytes(pr), cf["cb"] * pr.r * tiling.taps  # bytes of a number, numbers
     items, copies = tiling.items / threads, each * filters / 16 / threads
     outputs = cf["cb"] * cf["th"] * EIGHT * cf["wb"]
-    in_bytes, out_bytes = DTYPE_BYTES[pr.dtype], stored_bytes(pr, cf)
+    in_bytes, out_bytes = DTYPE_BYTES[pr.dtype], stored_bytes(pr, cf["combine"])
     converted = EIGHT * {1: 2.0, 2: 0.0, 4: 1.0}[in_bytes]  # bytes to f32, and that to f16; f32 to tf32
     lone = 2.0 if cf["cb"] == EIGHT and each == 2 else 1.0  # half of a sector: the rest is another block's
     stored = outputs * out_bytes / 32
@@ -54,7 +54,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         store_sectors=stored * (lone if out_nhwc else 2.0),
         dram_bytes=float(pr.x_bytes + packed_bytes(pr, tiling) + pr.y_bytes),
         combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=4.0 * pr.z_elements * (cf["combine"] == TWO_PASS),
+        partial_bytes=left_bytes(pr, cf["combine"]),
         tile_bytes=4.0 * outputs, useful=pr.z_elements / (outputs * tiling.blocks),
         register_intensity=2.0 * INSTRUCTION * products / max(1.0, loads * 256),  # tf32: half of each
         block_intensity=2.0 * pr.r * pr.s * outputs / max(1, inputs),

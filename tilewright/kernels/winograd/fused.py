@@ -31,7 +31,7 @@ from tilewright.kernels.split_k import (
     share_defines,
     zeros_before,
 )
-from tilewright.kernels.staging import Staging
+from tilewright.kernels.staging import Staging, staged_quads
 from tilewright.kernels.tile import (
     ATOMIC,
     COMBINE_NAMES,
@@ -43,7 +43,6 @@ from tilewright.kernels.tile import (
     k_fastest,
     layer_defines,
     lines,
-    quad_pitch,
     row_runs,
     up_to,
 )
@@ -97,9 +96,7 @@ def _staging(pr: Problem, cf: Values, wt: int, threads: int, aligned: bool) -> S
     """Lay out the input under a block's tiles, ``wt`` of them side by side."""
     xh, need, cs = 2 * cf["ht"] + 2, 2 * wt + 2, cf["cs"]
     if cf["cv"] == 4:
-        pitch, items = quad_pitch(cs), xh * need * cs // 4
-        strides, copies = (1, need * pitch, pitch), ceil_div(items, threads)
-        return Staging(strides, need, lines(xh * need * pitch), copies, items, run=4)
+        return staged_quads(cs, xh, need, threads)
     run, lead, xw = row_runs(pr, pr.w, 2 * wt, -pr.pad[2], need, aligned, most=2)
     items = xh * xw * cs // run
     copies = ceil_div(items, threads)

@@ -15,7 +15,7 @@ from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param
 from tilewright.kernels.bound import padding_alone
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import MOST_BODY, blocks_param, fits_shared, no_gpu, shared_rule
-from tilewright.kernels.split_k import operands, partial_sums, pool_apart, second_pass
+from tilewright.kernels.split_k import left_bytes, operands, partial_sums, pool_apart, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, ceil_div, rows_under, up_to
 from tilewright.kernels.word import PACKED_POINTS
 from tilewright.kernels.work import GpuWork
@@ -67,9 +67,7 @@ class WinogradRows(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take layers of few input channels under filters that move by a column."""
-        if reason := super().refuses(problem, device) or no_gpu(device):
-            return reason
-        if reason := many_channels(problem):
+        if reason := super().refuses(problem, device) or no_gpu(device) or many_channels(problem):
             return reason
         if problem.s not in TAPS or problem.stride[1] != 1 or problem.dilation[1] != 1:
             return "a row of the filter is not 3 to 7 wide, with stride 1 and no dilation along it"
@@ -196,7 +194,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=4.0 * turns * inputs * points / 2, store_sectors=turns * sectors,
         dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
         combine=COMBINE_NAMES[pool_apart(pr)],
-        partial_bytes=4.0 * pr.z_elements if pr.epilogue.pool else 0.0, tile_bytes=4.0 * sectors * 8,
+        partial_bytes=left_bytes(pr, pool_apart(pr)), tile_bytes=4.0 * sectors * 8,
         useful=pr.z_elements / (bands.items * bands.units * outputs),
         register_intensity=2.0 * pr.s * outputs * pr.r / (tiling.rows + pr.r * cf["tk"]) / points,
         block_intensity=2.0 * filters * pr.s * outputs * bands.units / max(1, tiling.x_floats),
