@@ -22,6 +22,7 @@ from tilewright.arguments.choices import (
 )
 from tilewright.arguments.layer import problem_of, runtime_for
 from tilewright.arrays.look import look, look_at
+from tilewright.arrays.untraced import untraced
 from tilewright.arrays.view import Array
 from tilewright.device import parse_selector
 from tilewright.dispatch.dispatch import entry
@@ -52,6 +53,7 @@ Families = str | Sequence[str] | None
 Activation = str | tuple[str, float] | tuple[str, float, float] | None
 
 
+@untraced
 def conv2d(
     x: Array,
     w: Array,
@@ -147,6 +149,7 @@ def conv2d(
     return layer.run(seen_x, seen_w, beside, layout)
 
 
+@untraced
 def plan(
     problem: Problem | str,
     device: str | None = None,

@@ -35,6 +35,18 @@ def _checked(text: str, change: dict[str, int], cpu: Runtime) -> dict[str, int]:
     return dict(verified(cpu, problem, config).blueprint.defines)
 
 
+@pytest.mark.parametrize(
+    "text",
+    (
+        "n1c16h1w20000k12r1s3p0x17000d1x17000-f32+bias",
+        "n1c18h1w20000k12r1s3p0x17000d1x17000-f16+relu",
+        "n1c70h1w20000k12r1s2p0x17000d1x34000-i8",
+    ),
+)
+def test_under_a_far_dilation_few_channels_are_copied_at_a_time(text: str, cpu: Runtime) -> None:
+    _checked(text, dict(cs=1, nk=1, nh=1, nw=1), cpu)
+
+
 @pytest.mark.parametrize(("text", "change"), PADDED)
 def test_taps_that_meet_padding_alone_are_skipped(text: str, change: dict[str, int], cpu: Runtime) -> None:
     assert _checked(text, change, cpu)["SKIP_PADDING"] == 1

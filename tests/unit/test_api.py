@@ -489,13 +489,26 @@ def test_many_threads_share_a_plan() -> None:
 
 
 @pytest.mark.long
-def test_a_compiled_function_may_call_it() -> None:
+@pytest.mark.parametrize("device", ["numpy", "cpu"])
+def test_a_compiled_function_may_call_it(device: str) -> None:
+    """PyTorch's compiler calls it as it is: it neither warns, nor follows how a kernel is found and run."""
     torch = pytest.importorskip("torch")
     x, w = torch.from_numpy(X), torch.from_numpy(W)
-    twice = torch.compile(lambda x: 2 * tw.conv2d(x, w, device="numpy"), backend="eager")
+    plan = tw.plan("n2c4h7w9k6r3s2-f32", device=device)
+    packed = plan.pack(w)
+    bound = plan.bind(x, packed)
+    want = expected("n2c4h7w9k6r3s2-f32", X, W)
+
+    def thrice(x: Any) -> Any:
+        return tw.conv2d(x, w, device=device) + plan(x, packed) + bound()
+
+    torch._dynamo.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        near(twice(x).numpy(), 2 * expected("n2c4h7w9k6r3s2-f32", X, W))
+        near(torch.compile(thrice, backend="eager")(x).numpy(), 3 * want)
+    # What leads to each call and what follows it, twice: it took 169 to follow them all.
+    assert torch._dynamo.utils.counters["frames"]["total"] <= 30
+    torch._dynamo.reset()
 
 
 def test_tensors() -> None:

@@ -35,6 +35,7 @@ __all__ = ["cupy", "own_cache"]  # fixtures
 ATOMIC = "direct:combine=1.cs=1"  # atomics add in any order
 CHOICES = [one.name for one in FAMILIES if one.tunable]
 OUT = (2, 6, 5, 8)
+ANEW = "leave it out, or give an array as a call without it returns$"  # nobody would see a copy of it written
 Z = np.zeros(OUT, F)
 BF16 = numpy_dtype("bf16")
 
@@ -263,6 +264,14 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "out over x": (lying_over_x, ArrayError, "out: overlaps x in memory"),
     "out is x": (lambda: tw.conv2d(X, some(4, 4, 1, 1), out=X), ArrayError, "out: overlaps x"),
     "out list": (conv(out=[]), ArrayError, "out: a list was given"),
+    "out byte order": (conv(out=np.empty(OUT, ">f4")), ArrayError, f"out: dtype >f4 .* given; {ANEW}"),
+    "out masked": (conv(out=np.ma.zeros(OUT, F)), ArrayError, f"out: a masked array was given; {ANEW}"),
+    "out integers": (conv(out=np.empty(OUT, int)), ArrayError, f"out: dtype int64 .*float32.*: {ANEW}"),
+    "out field": (
+        conv(out=np.empty(OUT, [("a", "b"), ("y", "f4")])["y"]),
+        ArrayError,
+        f"out: strides .* no multiple of 4 bytes; {ANEW}",
+    ),
     "device text": (conv(device="gpu"), DeviceError, "device 'gpu': must be cpu, cuda"),
     "device number": (conv(device=0), DeviceError, "device=0: must be text"),
     "device array": (conv(device=np.eye(2)), DeviceError, "device=array.*: must be text"),
@@ -497,7 +506,9 @@ def test_wrong_tensors() -> None:
         (lambda: tw.conv2d(x.clone().requires_grad_(), w), "x: requires grad.*no_grad"),
         (lambda: tw.conv2d(x, torch.nn.Parameter(w.clone())), "w: requires grad.*w.detach"),
         (lambda: tw.conv2d(negative, w), r"x: .* yet to be negated .*; call x.resolve_neg\(\)"),
-        (lambda: tw.conv2d(x, w, out=torch._neg_view(y)), r"out: .*; call out.resolve_neg\(\)"),
+        (lambda: tw.conv2d(x, w, out=torch._neg_view(y)), f"out: .* negated .*; {ANEW}"),
+        (lambda: tw.conv2d(x, w, out=y.to_sparse()), f"out: a tensor of layout torch.sparse_coo .*; {ANEW}"),
+        (lambda: torch.fx.symbolic_trace(lambda one: tw.conv2d(one, w)), "x: a Proxy .* must be an array"),
         (lambda: tw.conv2d(torch.complex(x, x).conj(), w), "x: dtype complex64 was given"),
         (lambda: tw.conv2d(x.to_sparse(), w), "x: a tensor of layout torch.sparse_coo.*to_dense"),
         (lambda: tw.conv2d(x.to("meta"), w), "x: a tensor on meta.*cpu or cuda"),
@@ -524,6 +535,23 @@ def test_wrong_tensors() -> None:
     with torch.no_grad():
         near(tw.conv2d(x, torch.nn.Parameter(w)).numpy(), expected("n2c4h7w9k6r3s2-f32", X, W))
     near(tw.conv2d(negative.resolve_neg(), w).numpy(), -expected("n2c4h7w9k6r3s2-f32", X, W))
+
+
+def test_a_tangent_is_not_lost_unsaid() -> None:
+    torch = pytest.importorskip("torch")
+    forward = torch.autograd.forward_ad
+    x, w = torch.from_numpy(X), torch.from_numpy(W)
+    want = expected("n2c4h7w9k6r3s2-f32", X, W)
+    with forward.dual_level():
+        for name, given in (("x", (forward.make_dual(x, x), w)), ("w", (x, forward.make_dual(w, w)))):
+            with pytest.raises(ArrayError, match=rf"^{name}: has a tangent .*; call {name}.detach\(\)$"):
+                tw.conv2d(*given)
+            with torch.no_grad(), pytest.raises(ArrayError, match="has a tangent"):  # which does not stop it
+                tw.conv2d(*given)
+            near(tw.conv2d(*[one.detach() for one in given]).numpy(), want)
+            with torch.inference_mode():
+                near(tw.conv2d(*given).numpy(), want)
+        near(tw.conv2d(x, w).numpy(), want)
 
 
 def test_wrong_cuda_arrays(cupy: FakeCupy) -> None:

@@ -64,6 +64,15 @@ def test_an_input_with_padding_on_any_side_is_copied(pad: str) -> None:
         DIRECT.check(problem, CORES, config)
 
 
+@pytest.mark.parametrize("device", (CORES, AVX2), ids=("avx512", "avx2"))
+def test_a_far_dilation_leaves_configs_of_few_channels(device: Device) -> None:
+    """Sixteen channels of all that lies between its taps are more than a core's local memory."""
+    far = Problem.parse("n1c16h1w50000k16r1s3p0x10000d1x10000-f32")
+    assert space(DIRECT, far, device).sample(random.Random(0)).values["cs"] in (1, 4)
+    near = Problem.parse("n1c16h1w50000k16r1s3p0x1000d1x1000-f32")
+    assert space(DIRECT, near, device).sample(random.Random(0)).values["cs"] == 16
+
+
 def test_blocks_cover_the_outputs() -> None:
     problem = Problem.parse("n2c64h20w23k70r3s3p1g2-f32".replace("k70", "k140").replace("c64", "c128"))
     config = Config.make("direct", dict(v=8, tk=2, tw=5, th=1, nk=2, nh=4, nw=2, sg=2, x=1, cs=64, combine=3))

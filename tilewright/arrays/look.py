@@ -26,13 +26,14 @@ def look(name: str, array: Array) -> ArrayView:
 
     Raises:
         ArrayError: it is no array of a library or dtype that we know, it is sparse, nested, traced, masked,
-            on a device that is neither a CPU nor a CUDA GPU, it wants a gradient, or has yet to be negated.
+            on a device that is neither a CPU nor a CUDA GPU, it wants a gradient, has a tangent, or has yet
+            to be negated.
     """
     looks = _looks.get(type(array)) or _look_for(array)
     if looks is not None:
         return looks(name, array)
     what = f"{type(array).__module__.partition('.')[0]}.{type(array).__name__}"
-    if hasattr(array, "__dlpack__"):
+    if hasattr(type(array), "__dlpack__"):  # not of itself: a torch.fx.Proxy has whatever it is asked for
         raise ArrayError(
             f"{name}: a {what} was given; pass torch.from_dlpack({name}) or cupy.from_dlpack({name}): no copy"
         )
@@ -73,12 +74,12 @@ def _known(key: tuple[Any, ...], make: Callable[[], ArraySpec]) -> ArraySpec:
 
 def _numpy(name: str, array: Array) -> ArrayView:
     if hasattr(array, "mask"):
-        raise ArrayError(f"{name}: a masked array was given; fill it first: {name}.filled(0)")
+        raise ArrayError(f"{name}: a masked array was given; {_instead(name, f'{name}.filled(0)')}")
 
     def make() -> ArraySpec:
         if not array.dtype.isnative:
-            native = f"{name}.astype(np.{array.dtype.newbyteorder('=')})"
-            raise ArrayError(f"{name}: dtype {array.dtype} (other byte order) was given; call {native}")
+            native = _instead(name, f"{name}.astype(np.{array.dtype.newbyteorder('=')})")
+            raise ArrayError(f"{name}: dtype {array.dtype} (other byte order) was given; {native}")
         dtype = _dtype(name, array, "numpy")
         return ArraySpec("numpy", "cpu", dtype, tuple(array.shape), _in_elements(name, array, dtype))
 
@@ -90,7 +91,7 @@ def _in_elements(name: str, array: Array, dtype: str) -> Shape:
     size = DTYPE_BYTES[dtype]
     if any(stride % size for stride in array.strides) and array.size:
         text = f"strides {array.strides} are no multiple of {size} bytes"
-        raise ArrayError(f"{name}: {text}; call {name}.copy()")
+        raise ArrayError(f"{name}: {text}; {_instead(name, f'{name}.copy()')}")
     return tuple(stride // size for stride in array.strides)
 
 
@@ -104,15 +105,27 @@ def _torch(name: str, tensor: Array) -> ArrayView:
     if tensor.is_neg():  # its memory is as it was; the conjugate bit is of complex dtypes alone
         raise ArrayError(
             f"{name}: a view that has yet to be negated was given (its negative bit is set); "
-            f"call {name}.resolve_neg()"
+            + _instead(name, f"{name}.resolve_neg()")
         )
     if tensor.requires_grad:
         if sys.modules["torch"].is_grad_enabled():
             raise _wants_grad(name)
         tensor = tensor.detach()
+    if _has_tangent(tensor):
+        text = "has a tangent of forward-mode differentiation, but tilewright computes none"
+        raise ArrayError(f"{name}: {text}; call {name}.detach()")
     if not address and 0 not in spec.shape:
         raise _odd(name, tensor)
     return ArrayView(name, tensor, spec, address)
+
+
+def _has_tangent(tensor: Array) -> bool:
+    """Whether forward-mode differentiation follows a tensor: no_grad does not keep it from that."""
+    torch = sys.modules["torch"]
+    forward = torch.autograd.forward_ad
+    if getattr(forward, "_current_level", 0) < 0 or torch.is_inference_mode_enabled():  # 0.1 us, not 0.9
+        return False
+    return forward.unpack_dual(tensor).tangent is not None
 
 
 def _spec_of_tensor(name: str, tensor: Array) -> ArraySpec:
@@ -129,7 +142,8 @@ def _spec_of_tensor(name: str, tensor: Array) -> ArraySpec:
 
 
 def _not_strided(name: str, tensor: Array) -> ArrayError:
-    return ArrayError(f"{name}: a tensor of layout {tensor.layout} was given; call {name}.to_dense()")
+    dense = _instead(name, f"{name}.to_dense()")
+    return ArrayError(f"{name}: a tensor of layout {tensor.layout} was given; {dense}")
 
 
 def _wants_grad(name: str) -> ArrayError:
@@ -168,9 +182,14 @@ def _dtype(name: str, array: Array, library: str) -> str:
     full = name_of(array.dtype)
     if full not in SHORT:
         known = ", ".join(FULL[short] for short in (STORED if name in ("x", "w") else FULL))
-        call = cast(name, library, "f32")
-        raise ArrayError(f"{name}: dtype {full} was given; must be one of {known}: call e.g. {call}")
+        call = _instead(name, cast(name, library, "f32"), "call e.g.")
+        raise ArrayError(f"{name}: dtype {full} was given; must be one of {known}: {call}")
     return SHORT[full]
+
+
+def _instead(name: str, call: str, how: str = "call") -> str:
+    """Say what to give instead: what a call returns, but for an output, which nobody would see written."""
+    return "leave it out, or give an array as a call without it returns" if name == "out" else f"{how} {call}"
 
 
 def cast(name: str, library: str, dtype: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 from weakref import WeakKeyDictionary
 
+from tilewright.arrays.untraced import untraced
 from tilewright.arrays.view import Array
 from tilewright.plans.plan import Step
 from tilewright.plans.stream_plans import StreamPlan
@@ -29,6 +30,7 @@ class BoundCall:
     problem: Problem
     _run: Callable[[], object]
 
+    @untraced
     def __call__(self) -> Array:
         """Run the layer once; return ``out``.
 

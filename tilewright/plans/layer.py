@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from tilewright.arrays.look import look, look_at
+from tilewright.arrays.untraced import untraced
 from tilewright.arrays.use import current_stream, in_place, tell_written
 from tilewright.arrays.view import Array, ArrayView
 from tilewright.device import Device
@@ -107,6 +108,7 @@ class LayerPlan:
         device, why = self.device, self.plan.why
         return _again, (device.backend, device.index, self.problem, self.config, why, device.key)
 
+    @untraced
     def pack(self, w: Array) -> Packed:
         """Bring a filter into the kernel's order, once.
 
@@ -130,6 +132,7 @@ class LayerPlan:
             memory = with_room(self.plan.runtime, self.plan, self.plan.pack, *given)
         return Packed(memory, self.problem, self.config, self._where)
 
+    @untraced
     def __call__(
         self,
         x: Array,
@@ -190,6 +193,7 @@ class LayerPlan:
             tell_written(beside["out"])
         return result
 
+    @untraced
     def bind(
         self,
         x: Array,

@@ -53,7 +53,9 @@ def params(pr: Problem, device: Device) -> tuple[Param, ...]:
     pr = one_row(pr)
     view, lanes = View.of(pr), max(4, min(16, device.lanes) // word_registers(pr))
     widths = (lanes,) if pr.kg % lanes == 0 else tuple(v for v in (4, 8, 16) if v <= lanes)
-    channels = sorted({*up_to(words(pr), (16, 64, 256)), words(pr)})
+    smallest = dict(v=min(widths), tk=1, tw=1, th=1, nk=1, nh=1, nw=1, sg=1, x=1, cs=16)
+    few_channels = () if _fits_shared(pr, device, smallest) else (1, 4)  # under a far dilation
+    channels = sorted({*up_to(words(pr), (*few_channels, 16, 64, 256)), words(pr)})
     # The best tiles for few registers, 3 vectors x 4 columns and 2 x 6, fill a layer with these.
     few = device.lanes == AVX2_LANES
     over_k = (1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 64) if few else (1, 2, 4, 8, 16, 32, 64)
