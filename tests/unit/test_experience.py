@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from tilewright.kernels import family
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.search import model, ranking, trials_file
-from tilewright.search.experience import KEPT, Experience, Lesson, learn, shipped
+from tilewright.search.experience import FASTEST, KEPT, Experience, Lesson, learn, shipped
 from tilewright.search.space import Space
 
 DIRECT = family("direct")
@@ -150,6 +151,26 @@ def test_the_search_expects_what_it_was_taught(configs: list[Config]) -> None:
     ranked = ranking.ModelRanking(Space(DIRECT, HERE, DEVICE), random.Random(0), configs, Experience([slow]))
     assert ranked.order()[0] != bad
     assert ranked.seen[bad] > model.estimate(DIRECT, HERE, DEVICE, bad).total_us
+
+
+def test_a_search_begins_with_what_was_fastest_on_like_layers() -> None:
+    """As far as the layer has it: what is wider than its image, or has a parameter that is gone, is left out."""
+    here, there, rng = Space(DIRECT, HERE, DEVICE), Space(DIRECT, THERE, DEVICE), random.Random(3)
+    wide = next(config for config in iter(lambda: there.sample(rng), None) if not here.has(config))
+    by_chance = ranking.ModelRanking(here, random.Random(0), None, Experience())
+    by_chance.glance()
+    drawn = iter(lambda: here.sample(rng), None)
+    first, second, third = islice((config for config in drawn if config not in by_chance.seen), 3)
+
+    def taught(problem: Problem, *configs: Config | str) -> Lesson:
+        times = tuple((str(config), float(us)) for us, config in enumerate(configs, 5))
+        return Lesson(DEVICE, problem, "direct", times)
+
+    lessons = [taught(THERE, wide, first, third), taught(replace(THERE, k=96), f"{first}.gone=1", second)]
+    looked = ranking.ModelRanking(here, random.Random(0), None, Experience(lessons))
+    looked.glance()
+    assert FASTEST == 2 and {first, second} <= looked.seen.keys()
+    assert not {wide, third} & looked.seen.keys()
 
 
 def test_the_shipped_trials_are_of_layers_that_the_families_take() -> None:

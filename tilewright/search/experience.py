@@ -41,6 +41,7 @@ REACH = 8.0  # octaves of parameters, summed, over which the likeness of two err
 LAYER_REACH = 12.0  # octaves of sizes, likewise
 NEAREST = 16  # layers that are looked at
 KEPT = 30  # trials of a family and layer that ship
+FASTEST = 2  # of them, with which a search of another layer begins
 MADE = 32  # biases that are remembered, 0.15 MB each: all of a layer that is looked at again
 _reading = threading.Lock()
 
@@ -96,7 +97,11 @@ def _alike(one: Problem, other: Problem) -> bool:
 
 
 class Bias:
-    """The model's expected error on the configs of one family and layer."""
+    """The model's expected error on the configs of one family and layer.
+
+    Attributes:
+        fastest: the fastest configs of the nearest layers, which may break a rule here.
+    """
 
     def __init__(self, family: Family, problem: Problem, device: Device, lessons: Sequence[Lesson]) -> None:
         self._params = family.params(problem, device)
@@ -104,6 +109,8 @@ class Bias:
         names = {param.name for param in self._params}
         known = ((e, Config.parse(text), us) for e in lessons for text, us in e.times_us)
         taught = [(e, c, us) for e, c, us in known if c.values.keys() == names]
+        first = [Config.parse(text) for e in lessons for text, _ in e.times_us[:FASTEST]]
+        self.fastest = tuple(dict.fromkeys(c for c in first if c.values.keys() == names))
         self._empty = not taught
         if not taught:
             return

@@ -26,8 +26,9 @@ GLANCE = 4  # rounds, of so many configs, of the first look: few steps at a time
 
 
 class ModelRanking:
-    """Expected times of one space's configs, found by sampling and climbing from the best of the sample:
-    a few when it is asked what the family promises, the others when it is asked for configs.
+    """Expected times of one space's configs, found by sampling, and climbing from the best of the sample and
+    of what was fastest on other layers: a few when it is asked what the family promises, the others when it
+    is asked for configs.
 
     The model estimates; ``experience``, what other layers showed of its errors, corrects.
     """
@@ -56,6 +57,7 @@ class ModelRanking:
         """Look at a few configs, once."""
         if not self._glanced:
             self._glanced = True
+            self.add(config for config in self._bias.fastest if self.space.has(config))
             self.add([self.space.sample(self._rng) for _ in range(FIRST)])
             for _ in range(GLANCE):
                 self.climb(GLANCE)

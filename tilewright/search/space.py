@@ -106,6 +106,12 @@ class Space:
                 if param.name < other.name and (mixed or (opposite and not param.names)):
                     yield {param.name: value, other.name: second}
 
+    def has(self, config: Config) -> bool:
+        """Whether a config from elsewhere is one of the space."""
+        values = config.values
+        known = all(values[param.name] in param.values for param in self.params)
+        return known and self.legal(values)
+
     def legal(self, values: dict[str, int]) -> bool:
         """Whether the values break no rule."""
         known = {**self._known, **values}
