@@ -154,7 +154,7 @@ def test_the_search_expects_what_it_was_taught(configs: list[Config]) -> None:
 
 
 def test_a_search_begins_with_what_was_fastest_on_like_layers() -> None:
-    """As far as the layer has it: what is wider than its image, or has a parameter that is gone, is left out."""
+    """As far as the layer has it: not what is wider than its image, or has a parameter that is gone."""
     here, there, rng = Space(DIRECT, HERE, DEVICE), Space(DIRECT, THERE, DEVICE), random.Random(3)
     wide = next(config for config in iter(lambda: there.sample(rng), None) if not here.has(config))
     by_chance = ranking.ModelRanking(here, random.Random(0), None, Experience())
