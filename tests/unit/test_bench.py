@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +65,7 @@ class Invented(Peer):
 
             def run(name: str = name) -> None:
                 self.runs.append(name)
+                time.sleep({"steady": 2e-3, "tires": 2e-2 * (self.runs.count(name) > 4)}.get(name, 0.0))
                 if name.endswith("crash") or (name.endswith("later") and self.runs.count(name) in FAILS):
                     raise RuntimeError("out of\nluck")
 
@@ -116,6 +118,14 @@ def test_a_peer_that_fails_later_leaves_its_reason(first: int, monkeypatch: pyte
     both = row_of(Invented("ill", ("later", 1.0, ()), ("sound", 1.0, ())))
     ill = both.peers["ill"]
     assert ill.detail == "detail of sound" and "out of luck" in str(ill.tried["later"])
+
+
+def test_a_peer_is_no_slower_than_a_contestant_that_was_left_out() -> None:
+    """Of two, the first is the faster by far in the quick timing, and the slower one in the careful one."""
+    found = row_of(Invented("two", ("tires", 1.0, ()), ("steady", 1.0, ()))).peers["two"]
+    assert found.detail == "detail of steady" and found.cold_us and 2e3 <= found.cold_us < 1e4
+    tired_us = found.tried["tires"]
+    assert isinstance(tired_us, float) and tired_us > 1e4 and "steady" not in found.tried
 
 
 def test_what_is_timed_by_the_clock_stays_so() -> None:
