@@ -128,6 +128,12 @@ def test_a_peer_is_no_slower_than_a_contestant_that_was_left_out() -> None:
     assert isinstance(tired_us, float) and tired_us > 1e4 and "steady" not in found.tried
 
 
+def test_what_holds_a_run_up_does_not_count_in_a_quick_timing() -> None:
+    times = iter((367.0, 24.0, 368.0))
+    setting = replace(Setting.of(open_runtime("numpy")), timed=lambda run: next(times))
+    assert setting.quick_us(lambda: None) == 24.0
+
+
 def test_what_is_timed_by_the_clock_stays_so() -> None:
     """Clocks tell a Blocking run apart: another library's on a CPU, which is timed after the flush."""
     ran: list[str] = []

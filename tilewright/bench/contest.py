@@ -80,7 +80,7 @@ class Entered:
     def call_back(self, measured: Mapping[str, Measurement]) -> bool:
         """Take in who was left out, if with care the others took longer by far; say whether anyone was.
 
-        A quick timing may flatter: cuDNN's fastest engine of a layer in i8 once took 24 us in it, then 368.
+        So the peer's time is not that of one way alone, which may do badly just then.
         """
         best_us = min((measured[one.name].cold_us for one in self.contestants), default=math.inf)
         called = [one for us, one in self.rest if _NEAR * us < best_us]
