@@ -172,6 +172,12 @@ def test_a_search_begins_with_what_was_fastest_on_like_layers() -> None:
     assert FASTEST == 2 and {first, second} <= looked.seen.keys()
     assert not {wide, third} & looked.seen.keys()
 
+    name = next(name for name, value in first.items if value != second[name])
+    pinned = Space(DIRECT, HERE, DEVICE, {name: first[name]})
+    looked = ranking.ModelRanking(pinned, random.Random(0), None, Experience(lessons))
+    looked.glance()
+    assert first in looked.seen and {config[name] for config in looked.seen} == {first[name]}
+
 
 def test_the_shipped_trials_are_of_layers_that_the_families_take() -> None:
     device, _ = trials_file.read(TRIALS)
