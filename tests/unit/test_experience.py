@@ -171,6 +171,7 @@ def test_a_search_begins_with_what_was_fastest_on_like_layers() -> None:
     looked.glance()
     assert FASTEST == 2 and {first, second} <= looked.seen.keys()
     assert not {wide, third} & looked.seen.keys()
+    assert not here.has(Config.parse(f"{first}.gone=1")) and not here.has(Config.parse("gemm:cs=16"))
 
     name = next(name for name, value in first.items if value != second[name])
     pinned = Space(DIRECT, HERE, DEVICE, {name: first[name]})

@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 def untraced(function: Callable[P, R]) -> Callable[P, R]:
-    """Have torch.compile run a function as it is, in a break of its graph.
+    """Have torch.compile run a function as it is, in a break of its graph (with ``fullgraph`` it refuses).
 
     Otherwise it follows even the search for a kernel: a call then takes several times as long, the first one
     seconds more, with warnings of what cannot be traced. It costs 1 us a call where PyTorch's compiler was

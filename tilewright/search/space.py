@@ -108,9 +108,9 @@ class Space:
 
     def has(self, config: Config) -> bool:
         """Whether a config from elsewhere is one of the space."""
-        values = config.values
-        known = all(values[param.name] in param.values for param in self.params)
-        return known and self.legal(values)
+        values, of_param = config.values, {param.name: param.values for param in self.params}
+        named = config.family == self.family.name and values.keys() == of_param.keys()
+        return named and all(values[name] in of_param[name] for name in values) and self.legal(values)
 
     def legal(self, values: dict[str, int]) -> bool:
         """Whether the values break no rule."""
