@@ -100,7 +100,7 @@ class Bias:
     """The model's expected error on the configs of one family and layer.
 
     Attributes:
-        fastest: the fastest configs of the nearest layers, which may break a rule here.
+        fastest: the fastest configs of the nearest layers, which a space may or may not have.
     """
 
     def __init__(self, family: Family, problem: Problem, device: Device, lessons: Sequence[Lesson]) -> None:
@@ -109,8 +109,8 @@ class Bias:
         names = {param.name for param in self._params}
         known = ((e, Config.parse(text), us) for e in lessons for text, us in e.times_us)
         taught = [(e, c, us) for e, c, us in known if c.values.keys() == names]
-        first = [Config.parse(text) for e in lessons for text, _ in e.times_us[:FASTEST]]
-        self.fastest = tuple(dict.fromkeys(c for c in first if c.values.keys() == names))
+        first = (Config.parse(text) for e in lessons for text, _ in e.times_us[:FASTEST])
+        self.fastest = tuple(dict.fromkeys(first))
         self._empty = not taught
         if not taught:
             return
