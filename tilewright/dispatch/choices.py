@@ -32,7 +32,6 @@ from tilewright.tuning.hints import alike, likely
 # few spill registers, so may the next hundred.
 GUESSES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 MOST_VERIFIED = 2  # winners from elsewhere, in turn until one is right
-ALL_SEEN = 1_000_000  # all that the model has seen
 REFERENCE = Config.make("reference", {"v": 1})
 
 Verify = Callable[[Config], Record | None]
@@ -205,14 +204,13 @@ def ranked_for(
     problem: Problem, device: Device, families: list[Family], deterministic: bool = False
 ) -> list[Config]:
     """Return the model's choices over all families on a device, which need not be here."""
-    from tilewright.search.ranking import rank
+    from tilewright.search.ranking import rank_all
 
-    found = []
-    for family in families:
-        ranked = rank(problem, device, family, ALL_SEEN, 0)
-        found += [(us, c) for c, us in ranked if family.deterministic(c) or not deterministic]
-    found.sort(key=lambda item: item[0])
-    return [found[place][1] for place in GUESSES if place < len(found)]
+    of_name = {family.name: family for family in families}
+    ranked = [config for config, _ in rank_all(problem, device, families, len(GUESSES))]
+    if deterministic:
+        ranked = [config for config in ranked if of_name[config.family].deterministic(config)]
+    return [ranked[place] for place in GUESSES if place < len(ranked)]
 
 
 def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:
