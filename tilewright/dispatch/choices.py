@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from tilewright.device import Device
+from tilewright.dispatch.guesses import ranked_for
 from tilewright.errors import ConfigError, ProblemError, StoreError, TilewrightError, warn_once
 from tilewright.kernels import FAMILIES, pick
 from tilewright.kernels.config import Config
@@ -28,9 +29,6 @@ from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.hints import alike, likely
 
-# Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
-# few spill registers, so may the next hundred.
-GUESSES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 MOST_VERIFIED = 2  # winners from elsewhere, in turn until one is right
 REFERENCE = Config.make("reference", {"v": 1})
 
@@ -198,19 +196,6 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
         except TilewrightError as error:
             warn_once(f"tuned winners from elsewhere are not used: {error}", "verified")
             return None
-
-
-def ranked_for(
-    problem: Problem, device: Device, families: list[Family], deterministic: bool = False
-) -> list[Config]:
-    """Return the model's choices over all families on a device, which need not be here."""
-    from tilewright.search.ranking import rank_all
-
-    of_name = {family.name: family for family in families}
-    ranked = [config for config, _ in rank_all(problem, device, families, len(GUESSES))]
-    if deterministic:
-        ranked = [config for config in ranked if of_name[config.family].deterministic(config)]
-    return [ranked[place] for place in GUESSES if place < len(ranked)]
 
 
 def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:
