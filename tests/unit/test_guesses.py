@@ -75,7 +75,6 @@ def test_clearing_the_cache_removes_them() -> None:
     assert not kept()
 
 
-@pytest.mark.filterwarnings("ignore:nothing new is remembered")
 def test_a_folder_that_takes_nothing_does_not_stop_it() -> None:
     path = cache.folder() / cache.GUESSES
     path.write_text("a file")

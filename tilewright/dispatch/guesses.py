@@ -64,15 +64,12 @@ def _read(key: str) -> list[Config] | None:
 
 
 def _keep(key: str, configs: list[Config]) -> None:
-    try:
+    """Keep choices; that they cannot be kept is no matter: who compiles them warns that nothing can be."""
+    text = json.dumps({"key": key, "configs": [str(config) for config in configs]})
+    with contextlib.suppress(OSError, StoreError):
         path = _path(key)
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        text = json.dumps({"key": key, "configs": [str(config) for config in configs]})
         atomic_write(path, text.encode())
-    except StoreError as error:
-        cache_folder.forgets(error)
-    except OSError as error:
-        cache_folder.forgets(f"cannot keep the model's choices ({error.strerror}): each process ranks again")
 
 
 def _path(key: str) -> Path:
