@@ -124,6 +124,13 @@ class Device:
         return found
 
     @property
+    def selector(self) -> str:
+        """What ``--device`` calls it."""
+        if self.backend == "opencl" and self.type is DeviceType.CPU and self.index == 0:
+            return "cpu"
+        return f"{self.backend}:{self.index}"
+
+    @property
     def key(self) -> str:
         """What identifies the device in the store: name, architecture, unit count."""
         return f"{self.backend}/{self.name}/{self.arch}/{self.units}"
