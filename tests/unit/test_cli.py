@@ -340,7 +340,7 @@ def test_a_layer_that_no_winner_ships_for_is_the_models_there(capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (("--arch", "sm_91"), ("sm_91", "known are sm_75")),
+        (("--arch", "sm_91"), ("sm_91", "known are sm_75", "that is here needs none: --device cuda")),
         (("--arch", "sm_90", "--device", "cpu"), ("--arch and --device",)),
         (("--arch", "sm_90", "--family", "gemv"), ("gemv: the filter does not cover",)),
     ],

@@ -208,7 +208,8 @@ def for_architecture(arch: str) -> Device:
         DeviceError: nothing is known of the architecture.
     """
     if arch not in ARCHITECTURES:
-        raise DeviceError(f"architecture {arch!r}: known are {', '.join(ARCHITECTURES)}")
+        known = f"known are {', '.join(ARCHITECTURES)}"
+        raise DeviceError(f"architecture {arch!r}: {known}; a GPU that is here needs none: --device cuda")
     gpu, number = ARCHITECTURES[arch], capability(arch)
     return Device(
         name=gpu.name, backend="cuda", type=DeviceType.GPU, index=0, arch=arch, units=gpu.units,
