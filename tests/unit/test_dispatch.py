@@ -17,7 +17,7 @@ from fake_family import FakeFamily
 
 from tilewright import errors
 from tilewright.bench import race
-from tilewright.device import Device, for_architecture
+from tilewright.device import Device, DeviceType, for_architecture, parse_selector
 from tilewright.dispatch import choices, dispatch
 from tilewright.errors import (
     CompileError,
@@ -145,6 +145,25 @@ def test_the_advice_for_an_untuned_layer_asks_for_the_same() -> None:
     request = Request(LAYER, True, ("tiles", "plain"))
     _, why = next(choices.candidates(request, DEVICE, "c1", None, lambda config: None))
     assert f"run `tilewright tune {LAYER} --family tiles,plain --deterministic`" in why.note(LAYER)
+
+
+@pytest.mark.parametrize(
+    ("backend", "type", "index", "asked"),
+    [
+        ("cuda", "gpu", 0, ""), ("cuda", "gpu", 1, " --device cuda:1"), ("opencl", "cpu", 0, " --device cpu"),
+        ("opencl", "gpu", 0, " --device opencl:0"), ("opencl", "cpu", 2, " --device opencl:2"),
+    ],
+)  # fmt: skip
+def test_the_advice_names_the_device_that_tune_would_not_take_by_itself(
+    backend: str, type: str, index: int, asked: str
+) -> None:
+    """A CPU's plan beside a GPU: without a device the command would tune for the GPU, and the note stay."""
+    here = replace(DEVICE, backend=backend, type=DeviceType(type), index=index)
+    _, why = next(choices.candidates(Request(LAYER), here, "c1", None, lambda config: None))
+    assert f"run `tilewright tune {LAYER}{asked}`" in why.note(LAYER)
+    if asked:
+        kind, number = parse_selector(asked.split()[-1])
+        assert (kind, number) == ("cpu" if asked.endswith("cpu") else backend, index)
 
 
 def test_untuned_is_the_models_choice_and_says_so(box: Store) -> None:

@@ -18,7 +18,16 @@ from tilewright.kernels import family
 from tilewright.kernels.family import Config, Param
 from tilewright.problem import Problem
 from tilewright.record import Check, Estimate, Measurement, Record, Standing
-from tilewright.report.explanation import Subject, best_records, sections, tables, within_noise
+from tilewright.report.explanation import (
+    Rows,
+    Shown,
+    Subject,
+    best_records,
+    document,
+    sections,
+    tables,
+    within_noise,
+)
 from tilewright.report.table import as_text
 from tilewright.search.model import estimate
 from tilewright.search.ranking import rank
@@ -59,13 +68,13 @@ HISTORY = [
 ]
 
 
-def found(history: list[Record]) -> dict[str, dict[str, str | float | int]]:
+def found(history: list[Record]) -> dict[str, Rows]:
     return dict(sections(subject(history)))
 
 
 def test_the_output_is_what_is_behind_the_pool() -> None:
     pooled = replace(subject([]), problem=Problem.parse("n1c64h7w9k32r3s3p1-f32+maxpool2"))
-    assert dict(sections(pooled))["layer"]["output"] == "1 x 32 x 3 x 4"
+    assert dict(sections(pooled))["layer"]["output"] == Shown([1, 32, 3, 4], "1 x 32 x 3 x 4")
 
 
 def test_how_to_measure_what_was_not() -> None:
@@ -94,12 +103,15 @@ def test_floor_is_the_device_s_floor() -> None:
 def test_keys_are_names_and_titles_are_words(
     layer: str, device: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def keys(value: Any) -> Iterator[str]:
+    def pairs(value: Any) -> Iterator[tuple[str, Any]]:
         for key, inner in value.items() if isinstance(value, dict) else ():
-            yield from (key, *keys(inner))
+            yield from ((key, inner), *pairs(inner))
 
     assert main(["explain", layer, *device, "--json", "-"]) == 0
-    found = set(keys(json.loads(capsys.readouterr().out)))
+    told = list(pairs(json.loads(capsys.readouterr().out)))
+    found = {key for key, _ in told}
+    with_units = [(key, value) for key, value in told if key.endswith(("_us", "_bytes"))]
+    assert [one for one in with_units if not isinstance(one[1], int | float | dict)] == []
     assert found and [key for key in found if not re.fullmatch(r"[a-z][a-z0-9_]*", key)] == []
     assert [table.title for table in tables(sections(subject(HISTORY)))] == [
         "layer", "config", "device", "model sees", "predicted time by term, us", "predicted against measured",
@@ -115,15 +127,30 @@ def test_every_term_and_fact_of_the_model_is_there() -> None:
 
 def test_choices_are_named_and_what_is_no_choice_is_left_out() -> None:
     config = found([])["config"]
-    assert config["mode"] == "1 = staged  (how)"
+    assert str(config["mode"]) == "1 = staged  (how)"
     assert "one" not in config
 
 
 def test_predicted_against_measured() -> None:
     measured = found(HISTORY)["predicted_against_measured"]
-    assert measured["measured_us"] == "10 ± 0.1 (cold, 20 runs)"
+    assert str(measured["measured_us"]) == "10 ± 0.1 (cold, 20 runs)"
     assert measured["predicted_over_measured"] == pytest.approx(0.9)
     assert measured["registers_per_thread_compiled"] == 64
+
+
+def test_json_has_numbers_where_the_table_has_words() -> None:
+    """A key that names a unit holds a number, one that asks a question true or false."""
+    told = document(sections(subject(HISTORY)))
+    assert told["layer"]["output"] == [1, 64, 56, 56]
+    assert told["config"]["t"] == {"value": 2, "what": "tile"}
+    assert told["config"]["mode"] == {"value": 1, "name": "staged", "what": "how"}
+    assert told["config"]["deterministic"] is True
+    measured, second = told["predicted_against_measured"], told["runner_up"]
+    assert (measured["measured_us"], measured["measured_ci95_us"], measured["runs"]) == (10.0, 0.1, 20)
+    assert (second["measured_us"], second["measured_ci95_us"], second["within_noise"]) == (10.3, 0.4, True)
+    lines = "\n".join(as_text(table) for table in tables(sections(subject(HISTORY))))
+    assert "measured us" in lines and "ci95" not in lines  # beside the time, in its line
+    assert document(sections(replace(subject([]), estimate=None)))["predicted_terms_us"] == {}
 
 
 def test_runner_up_and_noise() -> None:
@@ -197,10 +224,10 @@ def chosen(text: str, name: str) -> Subject:
 def test_im2col_spells_out_its_memory() -> None:
     launches = dict(sections(chosen("n2c64h56w56k64r3s3p1u2-f32", "im2col")))["launches"]
     assert "im2col, gemm" in str(launches["kernels"])
-    formula = "n * c * r * s * p * q * 4 = 2 * 64 * 3 * 3 * 28 * 28 * 4 = 3,612,672"
-    assert launches["columns_bytes"] == formula
-    assert launches["input_bytes"] == "n * c * h * w * 4 = 2 * 64 * 56 * 56 * 4 = 1,605,632"
-    assert launches["columns_over_input"] == (
+    formula = "n * c * r * s * p * q * 4 = 2 * 64 * 3 * 3 * 28 * 28 * 4 = 3,612,672 bytes"
+    assert launches["columns"] == formula
+    assert launches["input"] == "n * c * h * w * 4 = 2 * 64 * 56 * 56 * 4 = 1,605,632 bytes"
+    assert launches["columns_beside_input"] == (
         "2.25; away from the edges r * s / stride^2 = 3 * 3 / (2 * 2) = 2.25"
     )
     assert launches["workspace_columns_bytes"] == 3_612_672 <= launches["workspace_bytes"]  # type: ignore[operator]
@@ -215,7 +242,8 @@ def test_a_pool_is_fused_or_not_and_the_other_way_is_costed(name: str, apart: bo
     pool = dict(sections(subject))["pool"]
     assert str(pool["here"]).startswith("two_pass" if apart else "fused")
     assert str(pool["other_way"]).startswith("fused" if apart else "two_pass")
-    predicted = float(pool["other_predicted_us"])
+    predicted = pool["other_predicted_us"]
+    assert isinstance(predicted, float)
     assert pool["other_over_this"] == pytest.approx(predicted / subject.estimate.total_us)
     # measured is better than predicted
     problem, other = str(subject.problem), str(pool["other_config"])
@@ -225,7 +253,7 @@ def test_a_pool_is_fused_or_not_and_the_other_way_is_costed(name: str, apart: bo
     ]
     pool = dict(sections(replace(subject, history=timed)))["pool"]
     assert pool["other_config"] == other
-    assert pool["other_measured_us"] == "25 ± 0.1"
+    assert str(pool["other_measured_us"]) == "25 ± 0.1"
     assert pool["other_over_this"] == pytest.approx(1.25)
 
 

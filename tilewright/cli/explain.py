@@ -43,7 +43,7 @@ def explain(
     given = options.config_or_families(config, family, problem, deterministic)
     outputs.check({"--json": json_file})
     options.one_of(arch, device)
-    from tilewright.report.explanation import sections, tables
+    from tilewright.report.explanation import document, sections, tables
 
     subject = (
         _here(problem, device, given, deterministic)
@@ -54,7 +54,7 @@ def explain(
     said = "".join(f" {option} {value}" for option, value in wanted.items() if value)
     said += " --deterministic" * deterministic
     found = sections(replace(subject, named=config is not None, options=said))
-    emit(tables(found), dict(found), json_file)
+    emit(tables(found), document(found), json_file)
 
 
 def _here(problem: Problem, device: str | None, given: options.Given, deterministic: bool) -> Subject:

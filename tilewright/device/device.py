@@ -124,6 +124,13 @@ class Device:
         return found
 
     @property
+    def selector(self) -> str:
+        """What ``--device`` calls it."""
+        if self.backend == "opencl" and self.type is DeviceType.CPU and self.index == 0:
+            return "cpu"
+        return f"{self.backend}:{self.index}"
+
+    @property
     def key(self) -> str:
         """What identifies the device in the store: name, architecture, unit count."""
         return f"{self.backend}/{self.name}/{self.arch}/{self.units}"
@@ -201,7 +208,8 @@ def for_architecture(arch: str) -> Device:
         DeviceError: nothing is known of the architecture.
     """
     if arch not in ARCHITECTURES:
-        raise DeviceError(f"architecture {arch!r}: known are {', '.join(ARCHITECTURES)}")
+        known = f"known are {', '.join(ARCHITECTURES)}"
+        raise DeviceError(f"architecture {arch!r}: {known}; a GPU that is here needs none: --device cuda")
     gpu, number = ARCHITECTURES[arch], capability(arch)
     return Device(
         name=gpu.name, backend="cuda", type=DeviceType.GPU, index=0, arch=arch, units=gpu.units,

@@ -67,7 +67,8 @@ def candidates(
         yield REFERENCE, UNSAID
         return
     families, passed = usable(pick(FAMILIES, names), problem, device)
-    guess = Provenance(Origin.UNTUNED if verify else Origin.MODEL, verified=False, options=_options(request))
+    origin, options = Origin.UNTUNED if verify else Origin.MODEL, _options(request, device)
+    guess = Provenance(origin, verified=False, options=options)
     seen: set[Config] = set()
     if store is not None and families:
         winners = _Winners(request, device, compiler, store, families)
@@ -91,10 +92,15 @@ def candidates(
     yield REFERENCE, Provenance(Origin.REFERENCE, passed=reasons)
 
 
-def _options(request: Request) -> str:
-    """What is asked for beside the problem, as options of ``tilewright tune``, a space before each."""
+def _options(request: Request, device: Device) -> str:
+    """What is asked for beside the problem, as options of ``tilewright tune``, a space before each.
+
+    The device, too, unless it is what ``tune`` takes by itself wherever it is: the first NVIDIA GPU.
+    """
+    where = "" if device.selector == "cuda:0" else f" --device {device.selector}"
     tunable = [name for name in request.families if any(one.tunable for one in pick(FAMILIES, (name,)))]
-    return f" --family {','.join(tunable)}" * bool(tunable) + " --deterministic" * request.deterministic
+    kinds = f" --family {','.join(tunable)}" * bool(tunable)
+    return where + kinds + " --deterministic" * request.deterministic
 
 
 class _Winners:

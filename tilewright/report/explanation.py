@@ -42,7 +42,24 @@ class Subject:
     options: str = ""
 
 
-Section = tuple[str, dict[str, str | float | int]]  # its key in JSON, and what is in it
+@dataclass(frozen=True)
+class Shown:
+    """A value of the JSON whose table has it in words, or one that stands in one of the two alone.
+
+    Attributes:
+        value: what is in the JSON; None: nothing.
+        text: what is in the table; empty: no line.
+    """
+
+    value: object
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Rows = dict[str, str | float | int | Shown]
+Section = tuple[str, Rows]  # its key in JSON, and what is in it
 TITLES = {
     "model_sees": "model sees",
     "predicted_terms_us": "predicted time by term, us",
@@ -68,8 +85,17 @@ def sections(subject: Subject) -> list[Section]:
 
 def tables(found: list[Section]) -> list[Table]:
     """One small table for each section that has something to say."""
-    bodies = {key: tuple((_name(k), _value(v)) for k, v in rows.items()) for key, rows in found if rows}
+    lines = {key: [(_name(k), _value(v)) for k, v in rows.items()] for key, rows in found if rows}
+    bodies = {key: tuple((name, text) for name, text in rows if text) for key, rows in lines.items()}
     return [Table(TITLES.get(key, key), ("", ""), body, words=True) for key, body in bodies.items()]
+
+
+def document(found: list[Section]) -> dict[str, dict[str, object]]:
+    """The same as JSON: what is a number or a list of names stands there as one."""
+    values = {
+        key: {k: v.value if isinstance(v, Shown) else v for k, v in rows.items()} for key, rows in found
+    }
+    return {key: {k: v for k, v in rows.items() if v is not None} for key, rows in values.items()}
 
 
 def best_records(history: Sequence[Record]) -> list[Record]:
@@ -83,11 +109,11 @@ def within_noise(a: Measurement, b: Measurement) -> bool:
     return abs(a.cold_us - b.cold_us) <= a.ci95_us + b.ci95_us
 
 
-def _layer(problem: Problem, device: Device) -> dict[str, str | float | int]:
-    least = floor(problem, device)
+def _layer(problem: Problem, device: Device) -> Rows:
+    least, output = floor(problem, device), [problem.n, problem.k, problem.y_p, problem.y_q]
     return {
         "problem": str(problem),
-        "output": f"{problem.n} x {problem.k} x {problem.y_p} x {problem.y_q}",
+        "output": Shown(output, " x ".join(map(str, output))),
         "flops": problem.flops,
         "bytes": problem.bytes,
         "flops_per_byte": problem.flops / max(problem.bytes, 1),
@@ -99,50 +125,53 @@ def _layer(problem: Problem, device: Device) -> dict[str, str | float | int]:
     }
 
 
-def _config(subject: Subject) -> dict[str, str | float | int]:
-    rows: dict[str, str | float | int] = {"why": subject.note, "config": str(subject.config)}
+def _config(subject: Subject) -> Rows:
+    rows: Rows = {"why": subject.note, "config": str(subject.config)}
     for param in subject.family.params(subject.problem, subject.device):
         value = subject.config.values.get(param.name)
         if value is None or len(param.values) == 1:
             continue
         named = param.names[param.values.index(value)] if param.names and value in param.values else ""
-        rows[param.name] = f"{value}{' = ' + named if named else ''}  ({param.doc})"
-    rows["deterministic"] = "yes" if subject.family.deterministic(subject.config) else "no"
+        said = {"value": value, **({"name": named} if named else {}), "what": param.doc}
+        rows[param.name] = Shown(said, f"{value}{' = ' + named if named else ''}  ({param.doc})")
+    same = subject.family.deterministic(subject.config)
+    rows["deterministic"] = Shown(same, "yes" if same else "no")
     return rows
 
 
-def _launches(subject: Subject) -> dict[str, str | float | int]:
+def _launches(subject: Subject) -> Rows:
     if subject.blueprint is None:
         return {}
     buffers = [one for one in subject.blueprint.workspace if one.nbytes]
     workspace = {f"workspace_{one.name}_bytes": one.nbytes for one in buffers}
+    kernels = [launch.kernel for launch in subject.blueprint.launches]
     return {
-        "kernels": ", ".join(launch.kernel for launch in subject.blueprint.launches),
+        "kernels": Shown(kernels, ", ".join(kernels)),
         "workspace_bytes": sum(workspace.values()),
         **(workspace if len(subject.blueprint.workspace) > 1 else {}),
         **subject.family.remarks(subject.problem, subject.config),
     }
 
 
-def _pool(subject: Subject) -> dict[str, str | float | int]:
+def _pool(subject: Subject) -> Rows:
     """How the pool is done, and what the other way costs: as measured, else as the model has it."""
     asked = (subject.problem, subject.device, subject.config)
     if subject.problem.epilogue.pool is None or subject.blueprint is None:
         return {}
     mine, here = _mine(subject), apart(*asked)
-    rows: dict[str, str | float | int] = {"here": WAYS[here], "other_way": WAYS[not here]}
+    rows: Rows = {"here": WAYS[here], "other_way": WAYS[not here]}
     if record := measured_otherwise(*asked, best_records(subject.history)):
-        rows |= {"other_config": record.config, "other_measured_us": _pair(_figure(record))}
+        rows |= {"other_config": record.config, **_timed("other_measured", _figure(record))}
         more = {"other_over_this": _figure(record).cold_us / _figure(mine).cold_us} if mine else {}
         return rows | more
     if subject.estimate and (found := predicted_otherwise(*asked)):
         config, estimate = found
         rows |= {"other_config": str(config), "other_predicted_us": estimate.total_us}
         return rows | {"other_over_this": estimate.total_us / subject.estimate.total_us}
-    return rows | {"other_config": "none is legal"}
+    return rows | {"other_config": Shown(None, "none is legal")}
 
 
-def _limits(device: Device, precision: str) -> dict[str, str | float | int]:
+def _limits(device: Device, precision: str) -> Rows:
     units, lanes = count(device.units, "unit"), count(device.lanes, "lane")
     return {
         "device": f"{device.name} ({device.arch}), {units} of {lanes}",
@@ -153,9 +182,9 @@ def _limits(device: Device, precision: str) -> dict[str, str | float | int]:
     }
 
 
-def _terms(estimate: Estimate | None) -> dict[str, str | float | int]:
+def _terms(estimate: Estimate | None) -> Rows:
     if estimate is None:
-        return {"none": "the model does not know this family"}
+        return {"none": Shown(None, "the model does not know this family")}
     return {**estimate.terms_us, "total": estimate.total_us}
 
 
@@ -169,15 +198,16 @@ def _not_measured(subject: Subject) -> str:
     return f"not yet; run tilewright tune {subject.problem}{subject.options}"
 
 
-def _measured(subject: Subject) -> dict[str, str | float | int]:
+def _measured(subject: Subject) -> Rows:
     mine = _mine(subject)
-    rows: dict[str, str | float | int] = {}
+    rows: Rows = {}
     if subject.estimate:
         rows["predicted_us"] = subject.estimate.total_us
     if mine is None:
         return {**rows, "measured": _not_measured(subject)}
     figure = _figure(mine)
-    rows["measured_us"] = f"{_pair(figure)} (cold, {count(figure.runs, 'run')})"
+    rows |= _timed("measured", figure, f" (cold, {count(figure.runs, 'run')})")
+    rows["runs"] = Shown(figure.runs)
     if subject.estimate:
         rows["predicted_over_measured"] = subject.estimate.total_us / figure.cold_us
     if subject.device.rates.source != "default":  # a guess says nothing of floors
@@ -192,7 +222,7 @@ def _measured(subject: Subject) -> dict[str, str | float | int]:
     return rows
 
 
-def _runner_up(subject: Subject) -> dict[str, str | float | int]:
+def _runner_up(subject: Subject) -> Rows:
     mine, ranked = _mine(subject), best_records(subject.history)
     others = [record for record in ranked if record.config != str(subject.config)]
     if mine is None or not others:
@@ -202,7 +232,7 @@ def _runner_up(subject: Subject) -> dict[str, str | float | int]:
     rough = unfinished(subject.history, mine) is not None
     return {
         "config": others[0].config,
-        "measured_us": _pair(other),
+        **_timed("measured", other),
         "over_winner": other.cold_us / figure.cold_us,
         "within_noise": _noise(figure, other, rough),
         **({"unfinished": _unfinished(subject)} if rough else {}),
@@ -211,12 +241,13 @@ def _runner_up(subject: Subject) -> dict[str, str | float | int]:
     }
 
 
-def _noise(winner: Measurement, other: Measurement, rough: bool) -> str:
+def _noise(winner: Measurement, other: Measurement, rough: bool) -> Shown:
     if within_noise(winner, other):
-        return "yes: the 95% intervals overlap"
+        return Shown(True, "yes: the 95% intervals overlap")
     if other.cold_us > winner.cold_us or rough:
-        return "no"
-    return "no, but timed when the machine was faster, not beside the winner: tune --again compares them"
+        return Shown(False, "no")
+    late = "no, but timed when the machine was faster, not beside the winner: tune --again compares them"
+    return Shown(False, late)
 
 
 def _unfinished(subject: Subject) -> str:
@@ -234,15 +265,17 @@ def _figure(record: Record) -> Measurement:
     return record.measurement
 
 
-def _pair(figure: Measurement) -> str:
-    return f"{time_text(figure.cold_us)} ± {width_text(figure.cold_us, figure.ci95_us)}"
+def _timed(name: str, figure: Measurement, more: str = "") -> Rows:
+    """A time and its interval: two numbers of the JSON, one line of the table."""
+    text = f"{time_text(figure.cold_us)} ± {width_text(figure.cold_us, figure.ci95_us)}{more}"
+    return {f"{name}_us": Shown(figure.cold_us, text), f"{name}_ci95_us": Shown(figure.ci95_us)}
 
 
 def _name(key: str) -> str:
     return key.replace("_", " ")
 
 
-def _value(value: str | float | int) -> str:
-    if isinstance(value, str):
-        return value
+def _value(value: str | float | int | Shown) -> str:
+    if isinstance(value, str | Shown):
+        return str(value)
     return f"{value:,}" if isinstance(value, int) else figure_text(value)

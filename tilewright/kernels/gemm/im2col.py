@@ -76,10 +76,11 @@ class Im2col(Gemm):
         pr, (up, across) = problem, problem.stride
         sizes = (pr.n, pr.c, pr.r, pr.s, pr.p, pr.q, 4)
         columns = prod(sizes)
+        taken = f"{pr.n} * {pr.c} * {pr.h} * {pr.w} * 4 = {pr.x_bytes:,}"
         return {
-            "columns_bytes": f"n * c * r * s * p * q * 4 = {' * '.join(map(str, sizes))} = {columns:,}",
-            "input_bytes": f"n * c * h * w * 4 = {pr.n} * {pr.c} * {pr.h} * {pr.w} * 4 = {pr.x_bytes:,}",
-            "columns_over_input": f"{columns / pr.x_bytes:.3g}; away from the edges r * s / stride^2 = "
+            "columns": f"n * c * r * s * p * q * 4 = {' * '.join(map(str, sizes))} = {columns:,} bytes",
+            "input": f"n * c * h * w * 4 = {taken} bytes",
+            "columns_beside_input": f"{columns / pr.x_bytes:.3g}; away from the edges r * s / stride^2 = "
             f"{pr.r} * {pr.s} / ({up} * {across}) = {pr.r * pr.s / (up * across):.3g}",
         }
 

@@ -81,4 +81,4 @@ def copy_defines_as_is(nbytes: int, size: int) -> dict[str, int]:
 def copy_remark(pr: Problem, chunks: int, parts: int = 1) -> dict[str, str]:
     """Spell out what the copy takes."""
     what = "the input in nhwc, whole chunks of 16 bytes" + (", high parts and low ones" if parts == 2 else "")
-    return {"copied_bytes": f"{what}: {copied_bytes(pr, chunks, parts):,}"}
+    return {"copied": f"{what}: {copied_bytes(pr, chunks, parts):,} bytes"}
