@@ -6,7 +6,7 @@ Run as it is, it draws a config for each of its examples, runs it on the CPU and
 import random
 from pathlib import Path
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import BLOCK, RESIDENT, SPILLS, blocks_param, fits_registers, no_kernels
@@ -21,7 +21,6 @@ from tilewright.kernels.split_k import (
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     View,
-    ceil_div,
     image_defines,
     layer_defines,
     single_tile_defines,

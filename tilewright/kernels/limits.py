@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Param, Rule
-from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
 DECLARED_SHARED = 128  # bytes that a kernel declares beside its tiles, at most: a flag, barriers

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import ZERO, Buffer, Launch, Param, Rule
 from tilewright.kernels.requant import scale_operand
-from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, TWO_PASS, ceil_div
+from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, TWO_PASS
 from tilewright.kernels.word import word_bytes
 from tilewright.problem import DTYPE_BYTES, Problem
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.arithmetic import ceil_div as ceil_div  # specs have it from here
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.problem import Problem
 
 NONE, ATOMIC, TWO_PASS, LAST = range(4)  # how shares of C meet (split_k.py)
