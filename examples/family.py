@@ -139,7 +139,7 @@ def main() -> None:
     import numpy as np
 
     from tilewright.checking.inputs import normal_inputs
-    from tilewright.kernels.bound import bound
+    from tilewright.kernels.bound import error_bound
     from tilewright.kernels.untuned.reference import numpy_conv
     from tilewright.plans.layer import LayerPlan
     from tilewright.plans.plan import Plan
@@ -155,7 +155,7 @@ def main() -> None:
         given = normal_inputs(problem, 1)
         y = np.asarray(plan(given.x, plan.pack(given.w), given.bias), np.float64)
         ref, size = numpy_conv(problem, given.x, given.w, given.bias)
-        allowed = bound(problem, sketch.chain(problem, runtime.device, config))
+        allowed = error_bound(problem, sketch.chain(problem, runtime.device, config))
         print(f"{text} by {config}: right: {allowed.allows(y, ref, size).all()}")
 
 

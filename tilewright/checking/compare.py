@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, replace
 from tilewright.checking.launcher import Launcher
 from tilewright.device import Device
 from tilewright.kernels.blueprint import Blueprint, Launch
-from tilewright.kernels.bound import Bound
+from tilewright.kernels.bound import ErrorBound
 from tilewright.kernels.untuned import tools
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory
@@ -48,20 +48,20 @@ class Comparison:
 
 
 def compare(
-    launcher: Launcher, problem: Problem, y: Memory, ref: Memory, size: Memory, limits: Bound
+    launcher: Launcher, problem: Problem, y: Memory, ref: Memory, size: Memory, bound: ErrorBound
 ) -> Comparison:
-    """Compare y with a reference, by the bound that ``limits`` give for a size."""
+    """Compare y with a reference, by the bound of the answer's error at each size."""
     import numpy as np
 
     runtime = launcher.runtime
     blueprint = _few_threads(tools.check(problem, runtime.device), runtime.device)
     rows = np.empty((_threads(blueprint.launches[0]), tools.CHECK_FIGURES), np.float64)
-    given, found = launcher.put(np.array(astuple(limits), np.float64)), runtime.alloc(rows.nbytes)
-    launcher.launch(blueprint, dict(y=y, ref=ref, size=size, limits=given, found=found))
+    limits, found = launcher.put(np.array(astuple(bound), np.float64)), runtime.alloc(rows.nbytes)
+    launcher.launch(blueprint, dict(y=y, ref=ref, size=size, limits=limits, found=found))
     runtime.download(found, rows)
-    worst, bound, _ = rows[rows[:, 0].argmax(), :3].tolist()
+    worst, there, _ = rows[rows[:, 0].argmax(), :3].tolist()
     counts = rows[:, 3:].sum(axis=0)
-    return Comparison(min(worst, _BIG), bound, float(rows[:, 2].max()), *(int(n) for n in counts))
+    return Comparison(min(worst, _BIG), there, float(rows[:, 2].max()), *(int(n) for n in counts))
 
 
 def differences(launcher: Launcher, problem: Problem, a: Memory, b: Memory) -> int:

@@ -29,7 +29,7 @@ class DeviceInputs:
         host: the same inputs on the host.
         inputs: by the names of the problem's operands, y left out.
         ref: the reference, f64 in y's shape.
-        size: what a ``Bound`` is of, f64 in y's shape; None where it was not asked for.
+        size: what an ``ErrorBound`` is of, f64 in y's shape; None where it was not asked for.
     """
 
     host: Inputs

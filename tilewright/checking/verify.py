@@ -17,7 +17,7 @@ from tilewright.checking.fence import POISON, Fence
 from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact, with_nonfinite
 from tilewright.checking.launcher import Launcher
 from tilewright.errors import CompileError, OutOfMemory, RunError, count
-from tilewright.kernels.bound import bound
+from tilewright.kernels.bound import error_bound
 from tilewright.kernels.config import Config
 from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.plan import Plan
@@ -209,19 +209,15 @@ class Verifier:
         y = y or self._y
         self._answer(candidate, data, packed, y)
         plan, device = candidate.plan, self.runtime.device
-        limits = bound(self.problem, plan.family.chain(self.problem, device, plan.config))
+        bound = error_bound(self.problem, plan.family.chain(self.problem, device, plan.config))
         assert self._normal.size is not None
-        return compare(self._launcher, self.problem, y, data.ref, self._normal.size, limits)
+        return compare(self._launcher, self.problem, y, data.ref, self._normal.size, bound)
 
     def _answer(self, candidate: Candidate, data: DeviceInputs, packed: Memory, y: Memory) -> None:
         """Poison y, then run: what is not written stays poison."""
         self.runtime.fill(y, POISON)
-        candidate.plan.run(self._bound(data, packed, y))
+        candidate.plan.run({**data.inputs, "w": packed, "y": y})
         self.runtime.synchronize()
-
-    @staticmethod
-    def _bound(data: DeviceInputs, packed: Memory, y: Memory) -> dict[str, Memory]:
-        return {**data.inputs, "w": packed, "y": y}
 
     def _upload(self, host: Inputs, fence: Fence, sized: bool = False) -> DeviceInputs:
         return upload(self._launcher, self.problem, host, fence, sized)
