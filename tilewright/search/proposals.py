@@ -26,15 +26,15 @@ class Strategy(Protocol):
         ...
 
     def promise_us(self) -> float:
-        """Return the least time that it expects, before any measurement; infinity if it expects nothing."""
+        """Return the least time that it expects before any measurement; infinity where it predicts none."""
         ...
 
-    def foretaste(self, count: int) -> list[Config]:
-        """Return at most ``count`` configs of those that a promise is made of."""
+    def preview(self, count: int) -> list[Config]:
+        """Return the best configs behind ``promise_us``, at most ``count``."""
         ...
 
     def gain(self) -> float:
-        """Return by which share of the best time what it proposed last may be faster; infinity: anything."""
+        """Return how much faster its last proposals may be, as a share of the best; infinity: unknown."""
         ...
 
 
@@ -179,7 +179,7 @@ class Proposals:
         if racer.best_us >= self._promised_us:
             return []
         self._promised_us = racer.best_us
-        return self._new(racer, racer.strategy.foretaste(count)) if count else []
+        return self._new(racer, racer.strategy.preview(count)) if count else []
 
     def _new(self, racer: _Racer, proposed: Sequence[Config]) -> list[Config]:
         """Return what is new, and wanted."""

@@ -34,7 +34,7 @@ class Uninformed:
         """Expect nothing."""
         return inf
 
-    def foretaste(self, count: int) -> list[Config]:
+    def preview(self, count: int) -> list[Config]:
         """Return nothing: no config is better than another."""
         return []
 
@@ -105,7 +105,7 @@ class ModelGuided:
         self._ranked.glance()
         return min(self._ranked.seen.values(), default=inf)
 
-    def foretaste(self, count: int) -> list[Config]:
+    def preview(self, count: int) -> list[Config]:
         """Return the most promising configs of those that were looked at for the promise."""
         self._ranked.glance()
         return self._choose(self._ranked.order()[: POOL * max(count, 8)], count)

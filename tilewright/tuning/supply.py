@@ -11,7 +11,7 @@ from tilewright.search.proposals import Proposals
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.compile_ahead import InFlight
 
-_FORETASTE = 8  # configs of a family that promises most so far, compiled while the others are looked at
+_PREVIEW = 8  # configs of a family that promises most so far, compiled while the others are looked at
 # A search that expects less than this share of the best time to be gained, so many times on end, is over.
 ENOUGH, ENOUGH_TIMES = 0.001, 3
 # Why no more is tried.
@@ -86,7 +86,7 @@ class TimedSupply(Supply):
         super().__init__(proposals, size, gpu)
         self.rank, self._endless = proposals.best_us, endless
         self.most = size if gpu else 1
-        self._foretaste = min(_FORETASTE, size // 4) if gpu else 0  # for half the compilers
+        self._preview = min(_PREVIEW, size // 4) if gpu else 0  # for half the compilers
         self._idle = 0  # proposals on end that promised nothing, with a trial between any two
         self._idle_since = 0  # trials before the last of them
 
@@ -96,7 +96,7 @@ class TimedSupply(Supply):
 
     def look(self) -> list[Config]:
         """Have the next strategy look; return what is to be compiled meanwhile."""
-        return self._proposals.look(self._foretaste)
+        return self._proposals.look(self._preview)
 
     def next(self, tried: int, flying: int) -> list[Config]:
         """Return more configs; see ``Supply.next``."""
