@@ -135,9 +135,7 @@ class SearchLoop:
     def _try(self, config: Config, compiled: Compiled) -> Record:
         """Return the outcome of one config."""
         if compiled.outcome:
-            return Record(
-                problem=self._worker.job.problem, device=self._worker.device.key, family=config.family,
-                config=str(config), outcome=compiled.outcome, deterministic=False, reason=compiled.reason,
-                compile_s=compiled.compile_s, versions=self._worker.versions,
-            )  # fmt: skip
-        return replace(self._worker.run(config, self._outcomes.best_us), compile_s=compiled.compile_s)
+            record = self._worker.failed(config, compiled.outcome, compiled.reason)
+        else:
+            record = self._worker.run(config, self._outcomes.best_us)
+        return replace(record, compile_s=compiled.compile_s)

@@ -111,7 +111,7 @@ class Worker:
             judged = Judged.of(self._ask(Try(config, best_us, full)))
         except (ChildLost, ChildError) as error:
             outcome = Outcome.TIMEOUT if isinstance(error, Hung) else Outcome.RUNTIME
-            return self._failed(config, outcome, str(error))
+            return self.failed(config, outcome, str(error))
         if judged.spoilt:
             self.close()
         return judged.record
@@ -179,7 +179,8 @@ class Worker:
         job = self.job
         return (str(job.backend), str(job.index), str(job.facts), *(self._command or ()))
 
-    def _failed(self, config: Config, outcome: Outcome, reason: str) -> Record:
+    def failed(self, config: Config, outcome: Outcome, reason: str) -> Record:
+        """Return the record of a config that gave no answer."""
         known = self._opened
         return Record(
             problem=self.job.problem, device=known.device.key if known else "", family=config.family,
