@@ -202,7 +202,7 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
 
 
 def ranked_for(
-    problem: Problem, device: Device, families: list[Family], deterministic: bool = False
+    problem: Problem, device: Device, families: list[Family], deterministic: bool
 ) -> list[Config]:
     """Return the model's choices over all families on a device, which need not be here."""
     from tilewright.search.ranking import rank

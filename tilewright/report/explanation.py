@@ -42,7 +42,8 @@ class Subject:
     options: str = ""
 
 
-Section = tuple[str, dict[str, str | float | int]]  # its key in JSON, and what is in it
+Facts = dict[str, str | float | int]  # by name
+Section = tuple[str, Facts]  # with its key in JSON
 TITLES = {
     "model_sees": "model sees",
     "predicted_terms_us": "predicted time by term, us",
@@ -83,7 +84,7 @@ def within_noise(a: Measurement, b: Measurement) -> bool:
     return abs(a.cold_us - b.cold_us) <= a.ci95_us + b.ci95_us
 
 
-def _layer(problem: Problem, device: Device) -> dict[str, str | float | int]:
+def _layer(problem: Problem, device: Device) -> Facts:
     least = floor(problem, device)
     return {
         "problem": str(problem),
@@ -99,8 +100,8 @@ def _layer(problem: Problem, device: Device) -> dict[str, str | float | int]:
     }
 
 
-def _config(subject: Subject) -> dict[str, str | float | int]:
-    rows: dict[str, str | float | int] = {"why": subject.note, "config": str(subject.config)}
+def _config(subject: Subject) -> Facts:
+    rows: Facts = {"why": subject.note, "config": str(subject.config)}
     for param in subject.family.params(subject.problem, subject.device):
         value = subject.config.values.get(param.name)
         if value is None or len(param.values) == 1:
@@ -111,7 +112,7 @@ def _config(subject: Subject) -> dict[str, str | float | int]:
     return rows
 
 
-def _launches(subject: Subject) -> dict[str, str | float | int]:
+def _launches(subject: Subject) -> Facts:
     if subject.blueprint is None:
         return {}
     buffers = [one for one in subject.blueprint.workspace if one.nbytes]
@@ -124,13 +125,13 @@ def _launches(subject: Subject) -> dict[str, str | float | int]:
     }
 
 
-def _pool(subject: Subject) -> dict[str, str | float | int]:
+def _pool(subject: Subject) -> Facts:
     """How the pool is done, and what the other way costs: as measured, else as the model has it."""
     asked = (subject.problem, subject.device, subject.config)
     if subject.problem.epilogue.pool is None or subject.blueprint is None:
         return {}
     mine, here = _mine(subject), apart(*asked)
-    rows: dict[str, str | float | int] = {"here": WAYS[here], "other_way": WAYS[not here]}
+    rows: Facts = {"here": WAYS[here], "other_way": WAYS[not here]}
     if record := measured_otherwise(*asked, best_records(subject.history)):
         rows |= {"other_config": record.config, "other_measured_us": _pair(_figure(record))}
         more = {"other_over_this": _figure(record).cold_us / _figure(mine).cold_us} if mine else {}
@@ -142,7 +143,7 @@ def _pool(subject: Subject) -> dict[str, str | float | int]:
     return rows | {"other_config": "none is legal"}
 
 
-def _limits(device: Device, precision: str) -> dict[str, str | float | int]:
+def _limits(device: Device, precision: str) -> Facts:
     units, lanes = count(device.units, "unit"), count(device.lanes, "lane")
     return {
         "device": f"{device.name} ({device.arch}), {units} of {lanes}",
@@ -153,7 +154,7 @@ def _limits(device: Device, precision: str) -> dict[str, str | float | int]:
     }
 
 
-def _terms(estimate: Estimate | None) -> dict[str, str | float | int]:
+def _terms(estimate: Estimate | None) -> Facts:
     if estimate is None:
         return {"none": "the model does not know this family"}
     return {**estimate.terms_us, "total": estimate.total_us}
@@ -169,9 +170,9 @@ def _not_measured(subject: Subject) -> str:
     return f"not yet; run tilewright tune {subject.problem}{subject.options}"
 
 
-def _measured(subject: Subject) -> dict[str, str | float | int]:
+def _measured(subject: Subject) -> Facts:
     mine = _mine(subject)
-    rows: dict[str, str | float | int] = {}
+    rows: Facts = {}
     if subject.estimate:
         rows["predicted_us"] = subject.estimate.total_us
     if mine is None:
@@ -192,7 +193,7 @@ def _measured(subject: Subject) -> dict[str, str | float | int]:
     return rows
 
 
-def _runner_up(subject: Subject) -> dict[str, str | float | int]:
+def _runner_up(subject: Subject) -> Facts:
     mine, ranked = _mine(subject), best_records(subject.history)
     others = [record for record in ranked if record.config != str(subject.config)]
     if mine is None or not others:
