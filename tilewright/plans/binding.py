@@ -157,7 +157,7 @@ def _turned(pr: Problem, x: ArrayView, may_turn: bool) -> bool:
 
 
 def _in_channels_last(pr: Problem, x: ArrayView) -> bool:
-    """Whether a tensor is (N, C, H, W) in channels_last; if both layouts fit its strides, its shape decides."""
+    """Whether a tensor is (N, C, H, W) in channels_last; if its strides fit both layouts, by its shape."""
     by_shape = x.shape != pr.x_shape and x.shape == (pr.n, pr.c, pr.h, pr.w)
     return x.spec.channels_last or (by_shape and x.spec.both_ways)
 

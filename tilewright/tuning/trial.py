@@ -1,4 +1,4 @@
-"""What a worker does with a config: compile, run, verify, time. This is the child's side."""
+"""Trying a config: compile, run, verify, time. This is the child's side."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Trials:
         self._prepared()
 
     def _prepared(self) -> Verifier:
-        """Return what checks candidates, on the device; at its first use all is made ready."""
+        """Return the verifier, which makes the inputs and references at its first use."""
         self._stage(Stage.REFERENCE)
         if self._verifier is None:
             assert self._runtime is not None, "opened to compile only"
