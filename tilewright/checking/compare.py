@@ -26,10 +26,10 @@ class Comparison:
         max_error: largest |y - ref|.
         over: errors beyond their bound.
         unequal: elements that are not the reference, rounded.
-        nan: NaN where the reference is a number; so are those that were never written.
-        inf: the same of infinities, but where rounding gives one.
-        missed: numbers where the reference is none; in strict also what is not of its kind, NaN or one of
-            the two infinities.
+        nan: NaN where the reference is a number; elements that were never written are NaN.
+        inf: infinities where the reference is a number that does not round to one.
+        missed: numbers where the reference is NaN or infinite; in strict math also NaN for an infinity, or an
+            infinity for NaN or for the other infinity.
     """
 
     worst: float
@@ -43,7 +43,7 @@ class Comparison:
 
     @property
     def misplaced(self) -> int:
-        """Elements that are finite where the reference is not, or the other way round, or not of its kind."""
+        """Elements that are finite where the reference is not, or vice versa, or another non-finite value."""
         return self.nan + self.inf + self.missed
 
 

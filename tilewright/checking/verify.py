@@ -1,7 +1,7 @@
 """Whether a candidate's answer is right: exact integers, an a-priori bound, canaries, run twice.
 
-What is checked, in which order, and what the verdict says; ``device_inputs`` makes the references and
-``compare`` finds how far an answer is from them, both on the candidate's own device.
+This module decides what is checked and in which order; ``device_inputs`` computes the references and
+``compare`` the errors of an answer, both on the candidate's own device.
 """
 
 from __future__ import annotations
@@ -74,16 +74,16 @@ class Verifier:
 
         Args:
             candidate: what ``candidate`` made.
-            full: beside exactness, bound, canaries, unwritten elements and repeatability check one NaN and
-                one infinity in x, then in w, that the inputs are unchanged, and what runs in the config's
-                place on arrays that are not aligned.
-            stage: is told "run" before each run, "reference" before one more of these is made, "compile"
-                before what runs on other arrays is, and "inputs" before the host copies or looks through
-                them, so that a deadline can be set.
+            full: in addition to exactness, bound, canaries, unwritten elements and repeatability, check one
+                NaN and one infinity in x, then in w, that the inputs are unchanged, and the variant for
+                unaligned arrays.
+            stage: is called with "run" before each run, "reference" before another reference is computed,
+                "compile" before the unaligned variant is compiled, and "inputs" before the host copies or
+                reads them, so that deadlines can be set.
             slow_us: give up on a candidate slower than this.
 
         Raises:
-            TooSlow: as said.
+            TooSlow: the candidate is slower than ``slow_us``.
             RunError: the device failed.
         """
         stage("run")
@@ -140,17 +140,17 @@ class Verifier:
         return ""
 
     def _repeats(self, differ: int, candidate: Candidate) -> str:
-        """Two runs must give the same bits, unless the family says that they may not."""
+        """Two runs must give the same bits, unless the config is not deterministic."""
         if differ == 0 or not candidate.plan.deterministic:
             return ""
         return f"two runs differ in {count(differ, 'element')}, but the family says it is deterministic"
 
     def _has_nonfinite(self, candidate: Candidate) -> bool:
-        """Whether NaN and infinity can be put in, and must stay where they have a part."""
+        """Whether the dtype has NaN and infinity, and the family must not spread them."""
         return not self.problem.is_integer and candidate.plan.family.plain
 
     def _nonfinite(self, candidate: Candidate, stage: Callable[[str], None], where: str, fence: Fence) -> str:
-        """One NaN and one infinity: they must show where the reference has them, nowhere else."""
+        """One NaN and one infinity must appear in the output exactly where the reference has them."""
         stage("reference")
         host = self._normal.host
         host = replace(host, **{where: with_nonfinite(getattr(host, where), self._seed)})
@@ -163,10 +163,10 @@ class Verifier:
         return ""
 
     def _unaligned(self, candidate: Candidate, stage: Callable[[str], None], fence: Fence) -> str:
-        """Run once on arrays that start an element off, if another program does that; else nothing is new.
+        """Run once on arrays that are shifted by an element, if there is a variant for them.
 
-        One that cannot be made is no fault: who has such arrays is told so. Where addresses are not known all
-        arrays count as aligned.
+        A variant that cannot be made is no fault: users with such arrays get an error. If addresses are not
+        known, all arrays count as aligned.
         """
         if not self._y.address:
             return ""
@@ -194,7 +194,7 @@ class Verifier:
         return replace(self._normal, inputs=inputs), y
 
     def _outside(self, candidate: Candidate, stage: Callable[[str], None], thorough: bool) -> list[str]:
-        """Nothing but y and the workspace may be written; ``thorough``: look at the inputs in any case."""
+        """Only y and the workspace may be written; ``thorough``: compare the inputs in any case."""
         found = [candidate.fence.damage(), self._fence.damage()]
         if thorough or any(found):
             stage("inputs")
