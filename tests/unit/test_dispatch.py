@@ -600,10 +600,10 @@ def test_without_a_worker_nothing_is_held_against_a_hint(box: Store, monkeypatch
 def test_the_model_over_all_families(monkeypatch: pytest.MonkeyPatch) -> None:
     """Configs of all families by their estimate."""
 
-    def rank(problem: Problem, device: Device, family: Family, count: int, seed: int) -> list[Any]:
-        return [(tile(t), float(us)) for t, us in ((1, 5), (2, 3), (4, 4))]
+    def rank_all(problem: Problem, device: Device, families: list[Family], count: int) -> list[Any]:
+        return [(tile(t), float(us)) for t, us in ((2, 3), (4, 4), (1, 5))]
 
-    monkeypatch.setattr("tilewright.search.ranking.rank", rank)
+    monkeypatch.setattr("tilewright.search.ranking.rank_all", rank_all)
     for deterministic, want in ((False, [2, 4, 1]), (True, [2, 4])):
         assert [c["t"] for c in REAL_RANKED(LAYER, DEVICE, [Tiles()], deterministic)] == want
 

@@ -12,7 +12,7 @@ import pytest
 
 from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
-from tilewright.dispatch.choices import GUESSES
+from tilewright.dispatch.guesses import GUESSES
 from tilewright.errors import CompileError
 from tilewright.kernels import family, word
 from tilewright.kernels.direct.gpu_work import wavefronts

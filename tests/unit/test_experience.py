@@ -105,9 +105,21 @@ def test_the_layers_asked_for_last_are_remembered(monkeypatch: pytest.MonkeyPatc
     assert known.of(DIRECT, THERE, DEVICE) is not second
 
 
-def test_a_layer_is_kept_from_its_own_trials_in_any_layout() -> None:
-    both = Experience([lesson(HERE.with_layout("nhwc"), 2.0, 2), lesson(THERE, 2.0, 2)])
-    assert [e.problem for e in both.besides(HERE).lessons] == [THERE]
+@pytest.mark.parametrize(("forms", "others"), [
+    ("f32 f32-nhwc f32-nchw2nhwc f32+bias+add+relu f32-nhwc+relu+maxpool2", "tf32 f16"),
+    ("f16 f16-nhwc bf16 f16+bias+relu bf16-nhwc+alpha0.5", "f32 tf32 f8 i8"),
+    ("i8-nhwc i8-nhwc+requant i8-nhwc+bias+relu+requant", "f16-nhwc f8-nhwc"),
+    ("tf32 tf32-nhwc tf32+relu", "f32 accurate"),
+])  # fmt: skip
+def test_a_layer_is_kept_from_its_own_trials_in_any_form(forms: str, others: str) -> None:
+    """Its layout, its epilogue and precisions that are timed alike make no other layer; its batch does."""
+    text = "n{}c256h14w14k256r3s3p1-{}"
+    own = [Problem.parse(text.format(1, form)) for form in forms.split()]
+    rest = [Problem.parse(text.format(1, form)) for form in others.split()]
+    rest += [replace(own[0], n=8), replace(own[0], k=128)]
+    known = Experience(Lesson(DEVICE, problem, "mma", ()) for problem in [*own, *rest])
+    for problem in own:
+        assert [e.problem for e in known.besides(problem).lessons] == rest
 
 
 def test_the_fastest_and_some_others_are_learnt() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.device import for_architecture
 from tilewright.device.architectures import tensor_macs
-from tilewright.dispatch.choices import GUESSES
+from tilewright.dispatch.guesses import GUESSES
 from tilewright.errors import ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config

@@ -361,7 +361,7 @@ class Promising(RowStrategy):
     def propose(self, count: int) -> list[Config]:
         return [Config(self.family, config.items) for config in super().propose(count)]
 
-    def promise_us(self) -> float:
+    def promise_us(self, known_us: float = math.inf) -> float:
         return self._promise
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -382,7 +383,7 @@ def test_with_a_budget_of_trials_strategies_look_before_any_trial(
     done, tried = MemoryStore(), []
 
     class Looks(RowStrategy):
-        def promise_us(self) -> float:
+        def promise_us(self, known_us: float = math.inf) -> float:
             time.sleep(0.05)  # meanwhile what won elsewhere has compiled
             tried.append(len(worker.runs))
             return 10.0
@@ -419,7 +420,7 @@ def test_a_gpu_compiles_what_one_family_promises_while_others_are_looked_at(
             super().__init__(name, family, *how)
             self.name = family.name
 
-        def promise_us(self) -> float:
+        def promise_us(self, known_us: float = math.inf) -> float:
             seen.append(self.name)
             return 10.0 if self.name == "row" else 20.0
 
@@ -444,7 +445,7 @@ class FastPromises(RowStrategy):
     def propose(self, count: int) -> list[Config]:
         return [Config(self.name, config.items) for config in super().propose(count)]
 
-    def promise_us(self) -> float:
+    def promise_us(self, known_us: float = math.inf) -> float:
         return 10.0 if self.name == "fast" else 40.0
 
 
@@ -818,7 +819,7 @@ def test_a_family_that_the_budget_left_untried_has_not_raced(
         def propose(self, count: int) -> list[Config]:
             return [Config(self.family, config.items) for config in super().propose(count)]
 
-        def promise_us(self) -> float:
+        def promise_us(self, known_us: float = math.inf) -> float:
             return promises[self.family]
 
     class Worker(worker):  # type: ignore[valid-type, misc]

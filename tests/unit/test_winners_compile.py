@@ -25,7 +25,7 @@ import pytest
 import tilewright
 from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
-from tilewright.dispatch.choices import GUESSES
+from tilewright.dispatch.guesses import GUESSES
 from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config

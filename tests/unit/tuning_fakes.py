@@ -59,7 +59,7 @@ class RowStrategy:
     def tell(self, record: Record) -> None:
         self.told.append(record)
 
-    def promise_us(self) -> float:
+    def promise_us(self, known_us: float = math.inf) -> float:
         return math.inf
 
     def preview(self, count: int) -> list[Config]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from tilewright.device import Device
+from tilewright.dispatch.guesses import ranked_for
 from tilewright.errors import ConfigError, ProblemError, StoreError, TilewrightError, warn_once
 from tilewright.kernels import FAMILIES, pick
 from tilewright.kernels.config import Config
@@ -28,11 +29,7 @@ from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.hints import alike, likely
 
-# Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
-# few spill registers, so may the next hundred.
-GUESSES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 MOST_VERIFIED = 2  # winners from elsewhere, in turn until one is right
-ALL_SEEN = 1_000_000  # all that the model has seen
 REFERENCE = Config.make("reference", {"v": 1})
 
 Verify = Callable[[Config], Record | None]
@@ -199,20 +196,6 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
         except TilewrightError as error:
             warn_once(f"tuned winners from elsewhere are not used: {error}", "verified")
             return None
-
-
-def ranked_for(
-    problem: Problem, device: Device, families: list[Family], deterministic: bool
-) -> list[Config]:
-    """Return the model's choices over all families on a device, which need not be present."""
-    from tilewright.search.ranking import rank
-
-    found = []
-    for family in families:
-        ranked = rank(problem, device, family, ALL_SEEN, 0)
-        found += [(us, c) for c, us in ranked if family.deterministic(c) or not deterministic]
-    found.sort(key=lambda item: item[0])
-    return [found[place][1] for place in GUESSES if place < len(found)]
 
 
 def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:

@@ -20,6 +20,7 @@ from tilewright.runtime.cache_folder import folder, forgets
 
 SCHEMA = 1
 POCL = "pocl"  # the folder of its own, below ours
+GUESSES = "guesses"  # likewise, of what the model chose: see dispatch/guesses.py
 _MAX_BYTES = 64 << 20
 _LIMIT_MIB = 1024  # of compiled kernels, unless TILEWRIGHT_CACHE_MIB says otherwise
 _TRIMS = "00"  # what a key ends in, a hash: one kernel in 256 trims, so that few writes look at every file
@@ -28,6 +29,14 @@ _TRIMS = "00"  # what a key ends in, a hash: one kernel in 256 trims, so that fe
 def kernels() -> list[Path]:
     """Return the compiled kernels below our folder."""
     return list(folder().joinpath("kernels").glob("*.bin"))
+
+
+def _guesses() -> list[Path]:
+    return list(folder().joinpath(GUESSES).glob("*.json"))
+
+
+def _aside() -> list[Path]:
+    return [path for part in ("kernels", GUESSES) for path in left_aside(folder() / part)]
 
 
 def of_pocl() -> list[Path]:
@@ -48,7 +57,7 @@ def nbytes(paths: list[Path]) -> int:
 
 
 def clear() -> int:
-    """Remove every compiled kernel, and what PoCL keeps of it; return the number of kernels.
+    """Remove every compiled kernel, what PoCL keeps of it, and guesses; return the number of kernels.
 
     What killed writers left goes, too.
     A process that runs meanwhile goes on: what it has loaded stays, what it has not is compiled again.
@@ -57,7 +66,7 @@ def clear() -> int:
         StoreError: a file cannot be removed.
     """
     found = kernels()
-    for path in (*found, *left_aside(folder() / "kernels"), *of_pocl()):
+    for path in (*found, *_guesses(), *_aside(), *of_pocl()):
         try:
             if path.is_dir() and not path.is_symlink():
                 with contextlib.suppress(OSError):  # there is something new in it
@@ -86,7 +95,7 @@ def trim() -> None:
 
     Other processes may read, write and trim meanwhile: what vanishes under a reader is compiled again.
     """
-    for path in left_aside(folder() / "kernels"):
+    for path in _aside():
         with contextlib.suppress(OSError):
             path.unlink()
     entries = sorted(_entries())
@@ -103,10 +112,10 @@ def trim() -> None:
 
 
 def _entries() -> list[tuple[float, int, Path]]:
-    """Return when each kernel of ours, and each program of PoCL's, was used, its bytes and its path."""
+    """Return when each file of ours, and each program of PoCL's, was used, its bytes and its path."""
     theirs = folder() / POCL
     found: dict[Path, tuple[float, int]] = {}
-    for file in (*kernels(), *of_pocl()):
+    for file in (*kernels(), *_guesses(), *of_pocl()):
         with contextlib.suppress(FileNotFoundError):  # another process was quicker
             info = file.lstat()
             if stat.S_ISDIR(info.st_mode):

@@ -28,6 +28,7 @@ from tilewright.errors import StoreError, warn_once
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
+from tilewright.problem.epilogue import NOTHING
 from tilewright.record import Record
 from tilewright.search import model, trials_file
 from tilewright.search.correction import Floats, coordinates, distances, on_one_core
@@ -65,9 +66,11 @@ class Experience:
         self._lock = threading.Lock()  # of what was made, never held for long
 
     def besides(self, problem: Problem) -> Experience:
-        """Leave out what was learnt of a layer itself, in any layout."""
-        own = _whatever_layout(problem)
-        return Experience(e for e in self.lessons if _whatever_layout(e.problem) != own)
+        """Leave out what was learnt of a layer itself: in any layout, with any epilogue, and in whatever is
+        timed as its precision (bf16 for f16). Another batch is another layer.
+        """
+        own = _layer(problem)
+        return Experience(e for e in self.lessons if _layer(e.problem) != own)
 
     def of(self, family: Family, problem: Problem, device: Device) -> Bias:
         """Return what is known of a family's error on a layer."""
@@ -201,8 +204,10 @@ def _skipping() -> Iterator[None]:
         warn_once(f"shipped trials are skipped: {error}", "experience")
 
 
-def _whatever_layout(problem: Problem) -> Problem:
-    return replace(problem, layout_in="nchw", layout_out="nchw")
+def _layer(problem: Problem) -> Problem:
+    """Return what all forms of a layer that have nearly the same fastest configs have in common."""
+    plain = replace(problem, dtype=problem.timed_as, math="strict", epilogue=NOTHING)
+    return plain.with_layout("nchw")
 
 
 def features(problem: Problem) -> Floats:

@@ -25,8 +25,11 @@ class Strategy(Protocol):
         """Learn an outcome."""
         ...
 
-    def promise_us(self) -> float:
-        """Return the least time that it expects before any measurement; infinity where it predicts none."""
+    def promise_us(self, known_us: float = math.inf) -> float:
+        """Return the least time that it expects, before any measurement; infinity if it expects nothing.
+
+        ``known_us`` is what another promised: who is far from it need not look closely.
+        """
         ...
 
     def preview(self, count: int) -> list[Config]:
@@ -67,6 +70,11 @@ class _Racer:
         self.looked = self.given = self.tried = self.spent = False
         self.waiting: set[str] = set()
         self._measured_us = math.inf
+
+    def look(self, known_us: float) -> None:
+        """Have the strategy look at the family; another has promised ``known_us``."""
+        self.looked = True
+        self._expected_us = self.strategy.promise_us(known_us)
 
     @cached_property
     def _expected_us(self) -> float:
@@ -175,7 +183,7 @@ class Proposals:
             count: how many at most.
         """
         racer = next(racer for racer in reversed(self._racers) if not racer.looked)
-        racer.looked = True
+        racer.look(self._promised_us)
         if racer.best_us >= self._promised_us:
             return []
         self._promised_us = racer.best_us

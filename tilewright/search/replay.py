@@ -37,7 +37,8 @@ class Replay:
         best_us: the least recorded time.
         best_config: the config that has it.
         shares: for each count of measurements, best_us / the least time found by then, 0 to 1. At 0
-            it is the time of the first right config proposed: what an untuned user gets.
+            it is the time of the first right config proposed: what an untuned user gets, unless the model
+            prefers one that was not recorded.
         measured: recorded configs that the strategy went through.
         passed_over: proposals that were not recorded.
     """
@@ -68,7 +69,8 @@ def replay(
 ) -> Replay | None:
     """Search the recorded configs of one problem as if they were being measured.
 
-    Of the trials that come with the package, those of the layer itself are kept from the search.
+    Of the trials that come with the package, those of the layer itself (``Experience.besides``) are kept
+    from the search. Our own strategies look at no other configs than the recorded ones.
 
     Args:
         problem: the layer.

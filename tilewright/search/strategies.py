@@ -30,7 +30,7 @@ FAILED = 2.0  # a config that failed counts as this many times slower than estim
 class Uninformed:
     """A strategy that predicts nothing and learns nothing."""
 
-    def promise_us(self) -> float:
+    def promise_us(self, known_us: float = inf) -> float:
         """Expect nothing."""
         return inf
 
@@ -100,10 +100,9 @@ class ModelGuided:
         self._best_us = inf  # of any family
         self._gain = inf
 
-    def promise_us(self) -> float:
+    def promise_us(self, known_us: float = inf) -> float:
         """Return the least time that the model expects."""
-        self._ranked.glance()
-        return min(self._ranked.seen.values(), default=inf)
+        return self._ranked.glance(known_us)
 
     def preview(self, count: int) -> list[Config]:
         """Return the most promising of the configs that were evaluated for the promise."""

@@ -67,14 +67,22 @@ class Sources:
         return self._unchanged(family, record.versions) or record.source == self.key(record)
 
     def _unchanged(self, family: Family, versions: Versions) -> bool:
-        """Whether all that a hash depends on is unchanged; unknown for families outside of this package."""
-        ours = type(family).__module__.startswith(f"{_PACKAGE.name}.")
-        return ours and versions.code != "" and versions.code == _all(self._device, self._compiler)
+        """Whether all that a hash hangs on is what it was; of families from elsewhere nobody knows."""
+        return versions.code != "" and versions.code == fingerprint((family,), self._device, self._compiler)
 
     def signed(self, record: Record) -> Record:
         """Return a record of a config that was just tried, with its hash."""
         versions = replace(record.versions, code=_all(self._device, self._compiler))
         return replace(record, source=self.key(record), versions=versions)
+
+
+def fingerprint(families: Iterable[Family], device: Device, compiler: str = "") -> str:
+    """Return the hash of all that decides what becomes of families' configs on a device, and of much else.
+
+    Empty where it cannot be known: of families from elsewhere, or where bytecode alone is installed.
+    """
+    ours = all(type(family).__module__.startswith(f"{_PACKAGE.name}.") for family in families)
+    return _all(device, compiler) if ours else ""
 
 
 @lru_cache(maxsize=4096)
@@ -106,9 +114,9 @@ def _all(device: Device, compiler: str) -> str:
 
 @lru_cache(maxsize=1)
 def _text() -> str:
-    """Return the hash of every module and kernel file; empty if only bytecode is installed."""
+    """Return the hash of all modules, kernels and trials; empty where bytecode alone is installed."""
     found = hashlib.sha256()
-    files = [path for pattern in ("*.py", "*.cu", "*.h") for path in sorted(_PACKAGE.rglob(pattern))]
+    files = [path for pattern in ("*.py", "*.cu", "*.h", "*.gz") for path in sorted(_PACKAGE.rglob(pattern))]
     for path in filter(Path.is_file, files):  # an editor's lock may be a link to nothing
         found.update(f"\0{path.relative_to(_PACKAGE)}\0".encode() + path.read_bytes())
     return found.hexdigest() if _PACKAGE / "store" / "sources.py" in files else ""

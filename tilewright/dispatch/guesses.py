@@ -1,0 +1,79 @@
+"""The model's choices for a layer of which no winner is known, kept in the cache folder.
+
+To rank a layer's configs takes a moment, and each process would do it again for each layer. What is kept goes
+by all that decides it: our code, the device with its rates, the layer and its families.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from tilewright.device import Device
+from tilewright.errors import ConfigError, StoreError
+from tilewright.files import atomic_write, read_json
+from tilewright.kernels.config import Config
+from tilewright.kernels.family import Family
+from tilewright.problem import Problem
+from tilewright.runtime import cache, cache_folder
+from tilewright.store.sources import fingerprint
+
+# Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
+# few spill registers, so may the next hundred.
+GUESSES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+
+
+def ranked_for(
+    problem: Problem, device: Device, families: Sequence[Family], deterministic: bool = False
+) -> list[Config]:
+    """Return the model's choices over all families on a device, which need not be here."""
+    code = fingerprint(families, device)
+    if not code:
+        return _ranked(problem, device, families, deterministic)
+    asked = repr((code, str(problem), [family.name for family in families], deterministic))
+    key = hashlib.sha256(asked.encode()).hexdigest()
+    found = _read(key)
+    if found is None:
+        found = _ranked(problem, device, families, deterministic)
+        _keep(key, found)
+    return found
+
+
+def _ranked(
+    problem: Problem, device: Device, families: Sequence[Family], deterministic: bool
+) -> list[Config]:
+    from tilewright.search.ranking import rank_all
+
+    of_name = {family.name: family for family in families}
+    ranked = [config for config, _ in rank_all(problem, device, families, len(GUESSES))]
+    if deterministic:
+        ranked = [config for config in ranked if of_name[config.family].deterministic(config)]
+    return [ranked[place] for place in GUESSES if place < len(ranked)]
+
+
+def _read(key: str) -> list[Config] | None:
+    """Return what is kept; None if nothing is, or it cannot be read."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, ConfigError, StoreError):
+        document = read_json(_path(key))
+        if document["key"] == key:
+            return [Config.parse(text) for text in document["configs"]]
+    return None
+
+
+def _keep(key: str, configs: list[Config]) -> None:
+    try:
+        path = _path(key)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        text = json.dumps({"key": key, "configs": [str(config) for config in configs]})
+        atomic_write(path, text.encode())
+    except StoreError as error:
+        cache_folder.forgets(error)
+    except OSError as error:
+        cache_folder.forgets(f"cannot keep the model's choices ({error.strerror}): each process ranks again")
+
+
+def _path(key: str) -> Path:
+    return cache_folder.folder() / cache.GUESSES / f"{key}.json"
