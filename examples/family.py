@@ -6,7 +6,7 @@ Run as it is, it draws a config for each of its examples, runs it on the CPU and
 import random
 from pathlib import Path
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import BLOCK, RESIDENT, SPILLS, blocks_param, fits_registers, no_kernels
@@ -21,7 +21,6 @@ from tilewright.kernels.split_k import (
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     View,
-    ceil_div,
     image_defines,
     layer_defines,
     single_tile_defines,
@@ -140,7 +139,7 @@ def main() -> None:
     import numpy as np
 
     from tilewright.checking.inputs import normal_inputs
-    from tilewright.kernels.bound import bound
+    from tilewright.kernels.bound import error_bound
     from tilewright.kernels.untuned.reference import numpy_conv
     from tilewright.plans.layer import LayerPlan
     from tilewright.plans.plan import Plan
@@ -156,7 +155,7 @@ def main() -> None:
         given = normal_inputs(problem, 1)
         y = np.asarray(plan(given.x, plan.pack(given.w), given.bias), np.float64)
         ref, size = numpy_conv(problem, given.x, given.w, given.bias)
-        allowed = bound(problem, sketch.chain(problem, runtime.device, config))
+        allowed = error_bound(problem, sketch.chain(problem, runtime.device, config))
         print(f"{text} by {config}: right: {allowed.allows(y, ref, size).all()}")
 
 

@@ -78,11 +78,15 @@ def conv2d(
 ) -> Array:
     """Compute pool(activation(alpha * conv(x, w) + beta * z + bias)) with the fastest kernel known.
 
-    A layer that was never tuned runs a winner of a layer alike (of another epilogue, say), or else the kernel
-    that the model expects to be fastest, unverified; ``tw.tune`` finds its own winner and verifies it.
+    A layer that was never tuned runs the winner of a similar layer (with another epilogue, for example), or
+    else the kernel that the model predicts to be fastest, unverified; ``tw.tune`` finds and verifies its own
+    winner.
 
-    The filter is packed again in each call, because it may have changed in place. A layer that runs often
-    packs once: ``p = tw.plan(...); packed = p.pack(w)``, and then ``p(x, packed)``.
+    The filter is packed again in each call, because it may have changed in place. For a layer that runs
+    often, pack it once: ``p = tw.plan(...); packed = p.pack(w)``, and then ``p(x, packed)``.
+
+    In a CUDA graph, record a call of a plan that you keep as long as the graph: ``conv2d`` may free its plans
+    and workspaces when other layers need memory or a faster kernel is found.
 
     Args:
         x: input, (N, C, H, W), or (N, H, W, C) with ``layout="nhwc"``; float64, float32, float16, bfloat16,
@@ -115,9 +119,6 @@ def conv2d(
 
     Returns:
         The output: (N, K, P, Q), or (N, P, Q, K) with ``layout="nhwc"``.
-
-    A CUDA graph should record a call of what ``plan`` returns, which you keep as long as the graph: what is
-    kept here, workspaces too, may be let go when other layers need room or a faster kernel is found.
 
     Raises:
         ArrayError: an array has the wrong dtype, shape, strides, library or device.
@@ -177,8 +178,8 @@ def plan(
     Raises:
         ProblemError: the problem string is malformed, or an array is larger than the device takes; the error
             names the part.
-        ConfigError: the config is malformed, breaks a rule or is not deterministic, which was asked for; or
-            there is no such family.
+        ConfigError: the config is malformed, breaks a rule or is not deterministic though ``deterministic``
+            is set; or there is no such family.
         DeviceError: there is no such device.
         CompileError: the config does not compile, or none of the known ones does.
         OutOfMemory: there is too little memory for the workspace.
@@ -245,7 +246,7 @@ def tune(
         DeviceError: there is no such device, or it cannot run kernels.
         BudgetError: the budget is malformed.
         RunError: no correct config was found within the budget.
-        StoreError: the store cannot be used or written; nothing is tuned then, or at its end not kept.
+        StoreError: the store cannot be used, and nothing is tuned; or the result cannot be written to it.
 
     Example:
         >>> import tilewright as tw

@@ -1,4 +1,4 @@
-"""What every room works out: whole numbers, rounded up; means and norms."""
+"""Integers, of Python or NumPy, and rounded up; means and norms."""
 
 from __future__ import annotations
 

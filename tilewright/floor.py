@@ -1,11 +1,10 @@
-"""The floor: a time that no kernel that multiplies and adds as the formula says can beat on a device.
+"""The floor: a lower bound of the time of any kernel that multiplies and adds as the formula says.
 
     floor = empty kernel + max(multiply-adds / peak of the dtype, bytes / read bandwidth)
 
-Only products with what lies in the image count, not with its padding; and of the input only what an output
-hangs on. Fast algorithms (Winograd, Strassen) do fewer multiplications, and may be faster than this. Rates
-are the best ever seen of the device (``measuring/calibrate.py``), for tensor cores those of datasheets at
-the highest clock.
+Products with padding do not count, nor do inputs that no output depends on. Fast algorithms (Winograd,
+Strassen) do fewer multiplications, and may be faster than this. Rates are the best ever measured on the
+device (``measuring/calibrate.py``); those of tensor cores are from datasheets, at the highest clock.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ def floor_us(problem: Problem, device: Device) -> float:
 
 
 def peak_tflops(device: Device, precision: str) -> float:
-    """Return the most multiply-adds of a precision, 1e12 flops/s, 2 each; of tensor cores if they can.
+    """Return the peak of a precision in 1e12 flops/s, 2 for each multiply-add; of tensor cores if they can.
 
-    f16, bf16 and f8 are multiplied as f32 outside of tensor cores; i8 four at a time (dot4), f64 on a CPU in
-    vectors half as long.
+    Without tensor cores f16, bf16 and f8 are multiplied as f32, i8 four at a time (dot4), and f64 on a CPU in
+    vectors of half as many elements.
     """
     f32 = device.rates.f32_tflops
     if not device.is_cuda:
@@ -76,10 +75,10 @@ def least_flops(problem: Problem) -> int:
 
 
 def least_bytes(problem: Problem, device: Device) -> int:
-    """Return the fewest bytes that pass main memory: what is read once, and on a CPU what is written.
+    """Return the fewest bytes to and from main memory: each input once, and on a CPU the output.
 
-    A GPU's last cache takes what is written, as much as it has room for: it need not go on before the
-    kernel ends. A CPU's reads the lines of y first.
+    On a GPU only the part of y counts that exceeds the last-level cache: the rest need not reach memory
+    before the kernel ends. A CPU's cache reads the lines of y first.
     """
     pr = problem
     rows, columns = (_touched(*side) for side in _sides(pr))
@@ -98,14 +97,14 @@ def _sides(problem: Problem) -> tuple[tuple[int, int, int, int, int, int], ...]:
 
 
 def _products(extent: int, taps: int, outputs: int, stride: int, dilation: int, before: int) -> int:
-    """Count the pairs of a tap and an output that meet in the image, at tap * dilation + output * stride."""
+    """Count the pairs of a tap and an output at a place, tap * dilation + output * stride, of the image."""
     step = taps, outputs, stride, dilation
     return _pairs_below(before + extent, *step) - _pairs_below(before, *step)
 
 
 def _touched(extent: int, taps: int, outputs: int, stride: int, dilation: int, before: int) -> int:
-    """Count the places that any tap reads: so many pairs as ``_products``, less those that meet where another
-    does, of a tap ``far`` before and an output ``near`` behind.
+    """Count the places that any tap reads: the pairs of ``_products``, without those whose place another pair
+    has, of a tap ``far`` before and an output ``near`` after.
     """
     far, near = stride // gcd(stride, dilation), dilation // gcd(stride, dilation)
     again = _products(extent, taps - far, outputs - near, stride, dilation, before - far * dilation)
@@ -113,7 +112,7 @@ def _touched(extent: int, taps: int, outputs: int, stride: int, dilation: int, b
 
 
 def _pairs_below(bound: int, taps: int, outputs: int, stride: int, dilation: int) -> int:
-    """Count the pairs of a tap and an output that meet before a place."""
+    """Count the pairs of a tap and an output whose place is below ``bound``."""
     if min(bound, taps, outputs) <= 0:
         return 0
     # Taps that meet any output before it; and those that meet all.

@@ -1,4 +1,4 @@
-"""What is learnt of one candidate: estimate, check, measurement, and the record that keeps them."""
+"""The results for one candidate: estimate, check, measurement, and the record that holds them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STOLEN = 0.05  # of a CPU's time: where its host takes more, times are not to be
 
 
 class Outcome(StrEnum):
-    """What became of a config; the values are what stores and files hold."""
+    """The outcome of trying a config; stores and files hold these values."""
 
     CORRECT = "correct"
     WRONG = "correctness"  # a wrong answer
@@ -30,7 +30,7 @@ PASSING = (Outcome.TIMEOUT, Outcome.RUNTIME)  # may have been the machine's: a l
 
 
 class Standing(StrEnum):
-    """How far a config came in its tuning; the values are what stores hold, as "stage"."""
+    """How far a config got in its tuning; stores hold these values as "stage"."""
 
     TRIAL = "trial"
     FINALIST = "finalist"
@@ -39,12 +39,12 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the model says of a config.
+    """The model's prediction for a config.
 
     Attributes:
         total_us: the predicted time, cold.
-        terms_us: what it is made of, by name ("launch_us", "main_loop_us", ...).
-        facts: figures worth showing that are not times (intensities, occupancy, waves, ...).
+        terms_us: the terms that it is the sum of, by name ("launch_us", "main_loop_us", ...).
+        facts: other figures worth showing, by name (intensities, occupancy, waves, ...).
     """
 
     total_us: float
@@ -54,7 +54,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Check:
-    """Whether an answer is right, and how far off.
+    """Whether an answer is right, and its error.
 
     Attributes:
         ok: every check passed.
@@ -82,8 +82,8 @@ class Measurement:
     Attributes:
         cold_us: median with flushed caches, in us.
         ci95_us: half width of the 95% interval of the median, in us.
-        warm_us: time of one run in a long row of runs, in us (None: not taken).
-        runs: how many cold runs the median is of.
+        warm_us: time of one run in a long sequence of runs, in us (None: not measured).
+        runs: number of cold runs.
         stolen: share of the time that the CPU's host gave to others while this was measured.
     """
 
@@ -100,27 +100,27 @@ class Measurement:
 
     @property
     def noisy(self) -> bool:
-        """Whether the time is not to be relied on."""
+        """Whether the time is unreliable."""
         return is_noisy(self.cold_us, self.ci95_us, self.stolen)
 
 
 def is_noisy(cold_us: float, ci95_us: float, stolen: float = 0.0) -> bool:
-    """Whether the half width of an interval is over 5% of the time, and over a GPU clock's 0.3 us.
+    """Whether an interval's half width is over 5% of the time and over 0.3 us (a GPU clock's resolution).
 
-    Or the host took over 5% of the CPU's time meanwhile.
+    Or whether the host took over 5% of the CPU's time meanwhile.
     """
     return ci95_us > max(NOISY * cold_us, 0.3) or stolen > STOLEN
 
 
 @dataclass(frozen=True)
 class Versions:
-    """What a record was made with; empty where that was not said.
+    """The software that a record was made with; empty if unknown.
 
     Attributes:
-        compiler: part of the hash of its kernels.
-        driver: of the device.
-        others: libraries, clocks and what else a runtime says.
-        code: hash of all our own code, the device's facts and the compiler: where it is the same, so is the
+        compiler: name and version; part of the hash of the record's kernels.
+        driver: version of the device's driver.
+        others: libraries, clocks and whatever else a runtime reports.
+        code: hash of all our own code, the device's facts and the compiler: if it is the same, so is the
             hash of the kernels.
     """
 
@@ -131,19 +131,19 @@ class Versions:
 
     @classmethod
     def of(cls, said: Mapping[str, str]) -> Versions:
-        """Sort what ``Runtime.versions`` said, and a record of it."""
+        """Build it from the dictionary that ``Runtime.versions`` returns, or that a record holds."""
         others = {name: text for name, text in said.items() if name not in ("compiler", "driver", "code")}
         return cls(said.get("compiler", ""), said.get("driver", ""), others, said.get("code", ""))
 
     @property
     def said(self) -> dict[str, str]:
-        """All by their names, as a runtime says them."""
+        """All by name, as ``of`` takes them."""
         named = {"compiler": self.compiler, "driver": self.driver, "code": self.code}
         return {**self.others, **{name: text for name, text in named.items() if text}}
 
 
 class Spent(NamedTuple):
-    """What a search was given, and used up."""
+    """The budget that a search used up."""
 
     seconds: float
     trials: int
@@ -151,12 +151,12 @@ class Spent(NamedTuple):
 
 @dataclass(frozen=True)
 class Search:
-    """The search that a record is of.
+    """The search that a record belongs to.
 
     Attributes:
-        raced: the families that were searched together, but for those that the budget left untried; None
-            where that was not written down.
-        cut: where its budget ended it: what it had, at least.
+        raced: the families that were searched together, without those that the budget left untried; None if
+            that was not recorded.
+        cut: if its budget ended it, the budget that it had, at least.
     """
 
     raced: tuple[str, ...] | None = None
@@ -165,26 +165,26 @@ class Search:
 
 @dataclass(frozen=True)
 class Record:
-    """One outcome of one config on one problem and device, kept for ever.
+    """The outcome of one config on one problem and device, kept for ever.
 
     Attributes:
         problem: the problem string.
         device: ``Device.key``.
         family: name of the kernel family.
         config: text of the ``Config``.
-        outcome: what became of it: "correct", "correctness", "timeout", "compile", "runtime", "constraints".
+        outcome: "correct", "correctness", "timeout", "compile", "runtime" or "constraints".
         deterministic: whether two runs give the same bits.
-        check: how right it is; None where it never ran, or ran elsewhere (see ``worst``).
-        measurement: how fast; None where it was not timed.
+        check: the check of its answer; None if it never ran, or ran elsewhere (see ``worst``).
+        measurement: its time; None if it was not timed.
         reason: why it is not "correct", one line.
-        registers: most that a thread of any of its kernels takes; 0 where the compiler does not say.
-        workspace_bytes: device memory beside the tensors and the packed filter.
+        registers: most registers of a thread of any of its kernels; 0 if the compiler does not tell.
+        workspace_bytes: device memory in addition to the tensors and the packed filter.
         compile_s: seconds that the compiler took.
-        standing: how far it came in its tuning; None where it was in none.
-        search: the search that it is of.
-        versions: what it was made with.
-        shared_worst: ``worst`` of a winner that was shared, all that such a file has of its check.
-        source: hash of the kernels that ran (``store/sources.py``); empty where nobody says.
+        standing: how far it got in its tuning; None outside of tuning.
+        search: the search that it belongs to.
+        versions: the software that it was made with.
+        shared_worst: ``worst`` of a winner from a shared file, which holds no more of its check.
+        source: hash of the kernels that ran (``store/sources.py``); empty if unknown.
     """
 
     problem: str
@@ -212,7 +212,7 @@ class Record:
 
     @property
     def worst(self) -> float | None:
-        """The largest error over its bound, here or where a shared winner was checked; None: nobody says."""
+        """The largest error over its bound, here or where a shared winner was checked; None: unknown."""
         return self.check.worst if self.check else self.shared_worst
 
     @property
@@ -222,7 +222,7 @@ class Record:
 
     @property
     def compared(self) -> bool:
-        """Whether its time is of a comparison of finalists, and no rough one of the search."""
+        """Whether its time is from a comparison of finalists, not a rough one from the search."""
         return self.standing in (Standing.WINNER, Standing.FINALIST)
 
     @property
@@ -232,7 +232,7 @@ class Record:
 
 
 def tally(records: Iterable[Record]) -> str:
-    """Say what became of configs, the commonest first: "3 compile, 1 timeout"; empty of none."""
+    """Count the outcomes, the most common first: "3 compile, 1 timeout"; empty if there are none."""
     outcomes = Counter(record.outcome for record in records)
     return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
 

@@ -14,7 +14,7 @@ from tilewright.checking.verify import Verifier
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError
-from tilewright.kernels.bound import bound
+from tilewright.kernels.bound import error_bound
 from tilewright.kernels.config import Config
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv
@@ -101,7 +101,7 @@ def agrees(plan: Plan, shift: int = 0, seed: int = 7, normal: bool = False) -> N
         right = y == ref.astype(y.dtype)
     else:
         chain = plan.family.chain(problem, plan.device, plan.config)
-        right = bound(problem, chain).allows(y, ref, size)
+        right = error_bound(problem, chain).allows(y, ref, size)
     assert right.all(), f"{plan.config}: {(~right).sum()} of {right.size} elements are wrong"
 
 

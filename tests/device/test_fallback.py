@@ -15,7 +15,7 @@ from here import EMULATED_AND_GPU
 from test_gpu_path import computed, runtime
 from test_hopper_family import BASE, LAST, TWO_PASS, _sums_of_any_length, _used
 
-from tilewright.kernels.bound import bound
+from tilewright.kernels.bound import error_bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.plan import Plan
@@ -84,7 +84,7 @@ def _right(plan: Plan, numbers: dict[str, Any], y: Any) -> bool:
     """Whether each output is within the bound of its own size."""
     ref, size = numpy_conv(plan.problem, *(numbers.get(name) for name in ("x", "w", "bias", "z")))
     chain = plan.family.chain(plan.problem, plan.device, plan.config)
-    return bool(bound(plan.problem, chain).allows(y, ref, size).all())
+    return bool(error_bound(plan.problem, chain).allows(y, ref, size).all())
 
 
 def _channels(problem: Problem, x: Any) -> Any:
@@ -160,7 +160,7 @@ def test_what_is_not_finite_shows_where_the_formula_has_it(
     assert 0 < np.isnan(ref).sum() < ref.size and np.isinf(ref).sum() > 0
     assert np.array_equal(np.sign(y[np.isinf(y)]), np.sign(ref[np.isinf(ref)]))
     finite = np.isfinite(ref) & np.isfinite(size)
-    allows = bound(plan.problem, plan.family.chain(plan.problem, plan.device, plan.config)).allows
+    allows = error_bound(plan.problem, plan.family.chain(plan.problem, plan.device, plan.config)).allows
     assert allows(y[finite], ref[finite], size[finite]).all()
 
 

@@ -18,7 +18,7 @@ from test_gpu_path import _agrees, computed, runtime
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ConfigError
 from tilewright.kernels import family
-from tilewright.kernels.bound import bound
+from tilewright.kernels.bound import error_bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.plan import Plan
@@ -385,7 +385,7 @@ def test_f8_is_as_close_as_its_bound_says(device: str, chunks: int, runtime: Run
     w = (abs(rng.standard_normal(problem.w_shape, np.float32)) / 8).astype(kind)
     ref, size = numpy_conv(problem, x, w)
     y = computed(plan, x, w)
-    assert bound(problem, plan.family.chain(problem, plan.device, config)).allows(y, ref, size).all()
+    assert error_bound(problem, plan.family.chain(problem, plan.device, config)).allows(y, ref, size).all()
     assert (abs(y.astype(np.float64) - ref) <= 1.1 * 2.0**-10 * size).all()  # an H100: 1.03
 
 

@@ -15,7 +15,7 @@ from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stay
 from tilewright.checking.launcher import Launcher
 from tilewright.checking.verify import Verifier
 from tilewright.errors import ProblemError
-from tilewright.kernels.bound import bound
+from tilewright.kernels.bound import error_bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv, reference_f64
@@ -78,7 +78,7 @@ def test_the_family_is_within_its_bound_and_exact_on_integers(text: str, runtime
     data = normal_inputs(problem, 3)
     y = _run(runtime, problem, data)
     ref, size = numpy_conv(problem, data.x, data.w, data.bias, data.z)
-    assert bound(problem, 1).allows(y, ref, size).all()
+    assert error_bound(problem, 1).allows(y, ref, size).all()
     if stays_exact(problem):
         data = exact_inputs(problem, 3)
         y = _run(runtime, problem, data)

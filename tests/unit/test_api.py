@@ -26,7 +26,7 @@ from tilewright.checking.inputs import normal_inputs
 from tilewright.dispatch import dispatch
 from tilewright.dtypes import FULL, numpy_dtype
 from tilewright.errors import ArrayError, OutOfMemory, RunError
-from tilewright.kernels.bound import bound
+from tilewright.kernels.bound import error_bound
 from tilewright.kernels.family import Buffer, Config, Launch
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import Reference, numpy_conv
@@ -120,7 +120,7 @@ def test_conv2d_of_every_dtype(dtype: str, device: str | None) -> None:
     assert y.dtype == numpy_dtype(problem.dtype_out) and y.shape == problem.y_shape
     ref, size = numpy_conv(problem, data.x, data.w, data.bias, data.z)
     ref = numpy_requantised(problem, ref, data.scale) if problem.requantised else ref
-    assert bound(problem, 1).allows(y, ref, size).all()
+    assert error_bound(problem, 1).allows(y, ref, size).all()
     out = np.empty_like(y)
     assert tw.conv2d(data.x, data.w, data.bias, out=out, **options) is out
     assert np.array_equal(out, y)
@@ -671,7 +671,7 @@ def test_every_dtype_on_a_gpu(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -
         y = tw.conv2d(x, w, b, z=z)
         assert y.dtype == numpy_dtype(problem.dtype_out) and cupy.launched[-1] == cupy.stream
         ref, size = numpy_conv(problem, data.x, data.w, data.bias, data.z)
-        assert bound(problem, 1).allows(y.data_, ref, size).all()
+        assert error_bound(problem, 1).allows(y.data_, ref, size).all()
 
 
 def test_gaps_on_a_gpu_are_refused_not_copied(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:

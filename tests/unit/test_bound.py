@@ -7,7 +7,7 @@ from math import inf, nan, sqrt
 import numpy as np
 import pytest
 
-from tilewright.kernels.bound import Bound, bound
+from tilewright.kernels.bound import ErrorBound, error_bound
 from tilewright.problem import Problem
 
 F64, F32 = 2.0**-53, 2.0**-24
@@ -28,7 +28,7 @@ LAYER = "n1c50h8w8k9r1s1-{}"
 )
 def test_it_grows_with_the_root_of_the_chain(kind: str, u: float, more: float, unit: float) -> None:
     for chain in (1, 100):
-        found = bound(Problem.parse(LAYER.format(kind)), chain)
+        found = error_bound(Problem.parse(LAYER.format(kind)), chain)
         assert found.slope == pytest.approx(4 * sqrt(chain) * u + 4 * sqrt(50) * F64 + more, rel=1e-12)
         assert found.unit == unit
 
@@ -38,22 +38,22 @@ def test_it_grows_with_the_root_of_the_chain(kind: str, u: float, more: float, u
     [("+bias", 1), ("+add0.5", 2), ("+alpha2+bias+add", 4), ("+avgpool3", 9), ("+maxpool3", 0)],
 )
 def test_steps_of_the_epilogue_lengthen_the_chain(words: str, steps: int) -> None:
-    found = bound(Problem.parse(LAYER.format("f32") + words), 7)
+    found = error_bound(Problem.parse(LAYER.format("f32") + words), 7)
     assert found.slope == pytest.approx(4 * sqrt(7 + steps) * F32 + 4 * sqrt(50 + steps) * F64)
 
 
 def test_a_slope_stretches_it() -> None:
-    flat, steep = (bound(Problem.parse(LAYER.format("f32") + f"+leaky{low}"), 7) for low in (-0.5, -3))
+    flat, steep = (error_bound(Problem.parse(LAYER.format("f32") + f"+leaky{low}"), 7) for low in (-0.5, -3))
     assert steep.slope == pytest.approx(3 * flat.slope)
 
 
 def test_integers_are_right_or_wrong() -> None:
     for kind in ("i8", "q8"):
-        assert bound(Problem.parse(LAYER.format(kind)), 1000) == Bound(0.0, 0.0, 0.25, inf)
+        assert error_bound(Problem.parse(LAYER.format(kind)), 1000) == ErrorBound(0.0, 0.0, 0.25, inf)
 
 
 def test_an_infinity_is_right_where_rounding_gives_one_of_its_sign() -> None:
     y = np.array([inf, -inf, -inf, inf, nan, 65504.0, 3.0, 3.25])
     ref = np.array([65519.5, 65519.5, -65519.5, 60000.0, 65519.5, 65504.5, 2.0, 2.0])
-    found = Bound(0.5, 0.0, 0.5, 65520.0).allows(y, ref, np.ones(8))
+    found = ErrorBound(0.5, 0.0, 0.5, 65520.0).allows(y, ref, np.ones(8))
     assert found.tolist() == [True, False, True, False, False, True, True, False]

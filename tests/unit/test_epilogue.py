@@ -151,14 +151,14 @@ spec.loader.exec_module(rows)
 rows.ACTIVATIONS["bent"] = rows.Activation("bent", ("slope",), 3.0, steepest=2.0, own=5, exact=False)
 
 from tilewright.arguments.layer import ACTIVATIONS_TAKEN
-from tilewright.kernels.bound import bound
+from tilewright.kernels.bound import error_bound
 from tilewright.problem import GRAMMAR, Problem
 layer = Problem.parse("n1c2h4w4k3r1s1-f32+bent+maxpool2")
 assert str(layer).endswith("+bent3+maxpool2") and Problem.parse(str(layer)) == layer
 assert layer.epilogue.defines("f32")["ACT"] == len(rows.ACTIVATIONS) - 1
 assert not layer.epilogue.exact and not layer.epilogue.keeps_integers
-plain = bound(Problem.parse("n1c2h4w4k3r1s1-f32"), 2).slope
-assert bound(layer, 2).slope == 3 * plain + 5 * 2**-24
+plain = error_bound(Problem.parse("n1c2h4w4k3r1s1-f32"), 2).slope
+assert error_bound(layer, 2).slope == 3 * plain + 5 * 2**-24
 assert " or +bent[<slope>]" in GRAMMAR
 assert ACTIVATIONS_TAKEN.endswith('"bent" or ("bent", slope)')
 """

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from tilewright.arithmetic import ceil_div
 from tilewright.kernels.fold import folded
 from tilewright.kernels.hopper.raster import SEGMENT, Line, lines, patch_of, raster, segments_of
 from tilewright.kernels.hopper.ways import TURNED, turns_runs
-from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
 LAYERS = (

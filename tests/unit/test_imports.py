@@ -15,8 +15,8 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "tilewright"
 
-# Rooms, from the bottom up: each may import from those before it. CONTRIBUTING.md says what is in them.
-ROOMS = (
+# From the bottom up: each may import from those before it. CONTRIBUTING.md says what is in them.
+PACKAGES = (
     *("errors", "record", "files", "fields", "dtypes", "hashed", "arithmetic", "problem", "device", "floor"),
     *("kernels", "search", "runtime", "measuring", "arrays", "plans", "store", "checking", "tuning"),
     *("dispatch", "arguments", "api", "export", "profiling", "peers", "bench", "studies", "report", "cli"),
@@ -55,22 +55,22 @@ def _modules() -> dict[str, Path]:
     return {name.removesuffix(".__init__"): path for name, path in sorted(files.items())}
 
 
-def test_rooms_import_from_those_before_them() -> None:
+def test_packages_import_from_those_before_them() -> None:
     imported = [(module, other) for module, path in _modules().items() for other in sorted(_imports(path))]
-    place = {room: number for number, room in enumerate(ROOMS)}
-    rooms = {one: place[one.partition(".")[0]] for pair in imported for one in pair}
-    assert not [f"{a} imports {b}" for a, b in imported if rooms[a] < rooms[b]]
+    place = {name: number for number, name in enumerate(PACKAGES)}
+    packages = {one: place[one.partition(".")[0]] for pair in imported for one in pair}
+    assert not [f"{a} imports {b}" for a, b in imported if packages[a] < packages[b]]
 
 
-def test_contributing_tells_of_the_rooms_in_this_order() -> None:
+def test_contributing_lists_the_packages_in_this_order() -> None:
     text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    first = re.findall(r"^\| (`.*?) \|", text.partition("## The rooms")[2], re.MULTILINE)
+    first = re.findall(r"^\| (`.*?) \|", text.partition("## The packages")[2], re.MULTILINE)
     told = re.findall(r"`(\w+)(?:\.py|/)", " ".join(first))
-    assert list(dict.fromkeys(room for room in told if room != "data")) == list(ROOMS[:-2])
+    assert list(dict.fromkeys(name for name in told if name != "data")) == list(PACKAGES[:-2])
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
-    """Within a room too: a CycleError names the modules of the circle."""
+    """Within a package too: a CycleError names the modules of the cycle."""
     graph = {module: _imports(path) - {module} for module, path in _modules().items()}
     order = list(TopologicalSorter(graph).static_order())
     assert order.index("errors") < order.index("tuning.tuner") < order.index("api") < order.index("cli")
@@ -114,8 +114,8 @@ def test_reports_are_made_of_values_alone() -> None:
     """No peer, kernel or tuner is loaded for them."""
     code = "import sys, tilewright.report.gather; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True)
-    rooms = {name.split(".")[1] for name in done.stdout.split() if name.startswith("tilewright.")}
-    assert "report" in rooms and not rooms & {"kernels", "runtime", "store", "tuning", "dispatch", "peers"}
+    loaded = {name.split(".")[1] for name in done.stdout.split() if name.startswith("tilewright.")}
+    assert "report" in loaded and not loaded & {"kernels", "runtime", "store", "tuning", "dispatch", "peers"}
 
 
 def test_threads_may_compile_first_at_once() -> None:

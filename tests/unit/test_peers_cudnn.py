@@ -233,7 +233,7 @@ def test_tf32_lets_tensor_cores_in(fake: Cudnn) -> None:
 
 def test_only_the_best_few_and_one_gemm_are_kept(fake: Cudnn, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = iter(range(1000))  # the order in which plans are timed is their rank
-    monkeypatch.setattr(Setting, "quick_us", lambda self, run, runs=3: (run(), float(next(quick)))[1])
+    monkeypatch.setattr(Setting, "quick_us", lambda self, run: (run(), float(next(quick)))[1])
     fake.engines = {0: Engine(notes=("WINOGRAD",)), 2: Engine(notes=("FFT",)), 9: Engine()}
     offer, _ = offer_of(Problem.parse(LAYERS[0]), engines=2)
     assert [c.name for c in offer.contestants] == [f"cudnn nchw eng{n}_k2=1" for n in (0, 2, 9)]
@@ -245,7 +245,7 @@ def test_only_the_best_few_and_one_gemm_are_kept(fake: Cudnn, monkeypatch: pytes
 def test_a_slow_engine_is_tried_in_one_setting(fake: Cudnn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewright.peers.cudnn.SLOW", 1.5)
     times = iter([10.0, 14.0, 31.0, 16.0, *[9.0] * 100])  # firsts: engines 1 and 9 in nchw, then in nhwc
-    monkeypatch.setattr(Setting, "quick_us", lambda self, run, runs=3: (run(), next(times))[1])
+    monkeypatch.setattr(Setting, "quick_us", lambda self, run: (run(), next(times))[1])
     fake.engines = {1: Engine(tiles=2), 9: Engine(tiles=2)}
     offer, _ = offer_of(Problem.parse(LAYERS[0]))
     names = {c.name.partition("_")[0] for c in offer.contestants}

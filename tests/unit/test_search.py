@@ -341,14 +341,14 @@ def test_the_best_of_each_kind_is_climbed_from(
         assert looked.order()[0]["kind"] == 1, "15 at best; of the other kind 17"
 
 
-def test_a_foretaste_is_of_what_was_looked_at_for_the_promise() -> None:
+def test_a_preview_is_of_what_was_looked_at_for_the_promise() -> None:
     strategy = search.make("model", Direct(), LAYER, DEVICE)
     looked = ranking.ModelRanking(Space(Direct(), LAYER, DEVICE), random.Random(0))
     looked.glance()
-    found = strategy.foretaste(8)
+    found = strategy.preview(8)
     assert len(set(found)) == 8 and set(found) <= set(looked.seen) and strategy.gain() > 0.0
     assert not set(found) & set(strategy.propose(40)), "none twice"
-    assert search.make("random", Direct(), LAYER, DEVICE).foretaste(8) == []
+    assert search.make("random", Direct(), LAYER, DEVICE).preview(8) == []
 
 
 class Promising(RowStrategy):

@@ -22,7 +22,7 @@ from tilewright.checking.launcher import Launcher
 from tilewright.checking.verify import TooSlow, Verifier
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import OutOfMemory
-from tilewright.kernels.bound import Bound, bound
+from tilewright.kernels.bound import ErrorBound, error_bound
 from tilewright.kernels.family import Blueprint, Buffer, Config, Launch
 from tilewright.kernels.untuned.reference import Reference, numpy_conv, numpy_pool
 from tilewright.plans.plan import Plan
@@ -526,7 +526,7 @@ def test_the_bound_holds_for_a_naive_sum(dtype: str, words: str) -> None:
     assert v.dtype == acc
     ref, size = numpy_conv(problem, data.x, data.w, data.bias, data.z)
     y = numpy_pool(problem, v, v)[0].astype(numpy_dtype(dtype))
-    limits = bound(problem, 50)
+    limits = error_bound(problem, 50)
     assert limits.allows(y, ref, size).all()
     assert not limits.allows(y + 4 * limits.of(ref, size) + 1e-3, ref, size).any()
 
@@ -559,13 +559,13 @@ def test_what_is_not_finite_is_compared_by_its_kind_in_strict(kind: str, unlike:
     ref = np.array([INF, -INF, NAN, INF, -INF, INF, NAN, 1.0, INF])
     launcher = Launcher(cpu)
     given = launcher.put(y), launcher.put(ref), launcher.put(np.ones(9))
-    figures = compare(launcher, problem, *given, bound(problem, 1))
+    figures = compare(launcher, problem, *given, error_bound(problem, 1))
     assert (figures.missed, figures.nan, figures.inf, figures.unequal) == (unlike, 0, 0, 0)
 
 
 def test_the_kernel_counts_what_is_wrong_and_how(cpu: Runtime) -> None:
     """Bounds are 0.75 here. From 65520 on an f16 is infinite, which is right there if the sign is."""
-    problem, limits = Problem.parse("n1c1h1w8k1r1s1-f16"), Bound(0.5, 0.0, 0.25, 65520.0)
+    problem, limits = Problem.parse("n1c1h1w8k1r1s1-f16"), ErrorBound(0.5, 0.0, 0.25, 65520.0)
     y = np.array([2.0, 2.75, 3.0, 1.0, INF, -INF, INF, NAN], np.float16)
     ref = np.array([2.0, 2.0, 2.0, 2.0, 65519.5, 65519.5, 60000.0, 1.0])
     launcher = Launcher(cpu)

@@ -14,7 +14,7 @@ from tilewright.errors import RunError
 from tilewright.kernels.family import Config, Family, Param
 from tilewright.measuring.rounds import Limits
 from tilewright.problem import Problem
-from tilewright.record import Check, Measurement, Record, Versions
+from tilewright.record import Check, Measurement, Outcome, Record, Versions
 from tilewright.store.rows import Found
 from tilewright.tuning.protocol import Compiled, Final, Job
 from tilewright.tuning.worker_pool import WorkerPool
@@ -62,7 +62,7 @@ class RowStrategy:
     def promise_us(self, known_us: float = math.inf) -> float:
         return math.inf
 
-    def foretaste(self, count: int) -> list[Config]:
+    def preview(self, count: int) -> list[Config]:
         return self.propose(count)
 
     def gain(self) -> float:
@@ -119,6 +119,12 @@ class FakeWorker:
         return Record(
             str(PROBLEM), self.device.key, config.family, str(config), outcome, i % 7 != 0,
             GOOD if right else None, Measurement(time_us(i), 0.1, 6) if right else None,
+            versions=self.versions,
+        )  # fmt: skip
+
+    def failed(self, config: Config, outcome: Outcome, reason: str) -> Record:
+        return Record(
+            str(PROBLEM), self.device.key, config.family, str(config), outcome, False, reason=reason,
             versions=self.versions,
         )  # fmt: skip
 

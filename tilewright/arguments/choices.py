@@ -59,7 +59,7 @@ def as_store(store: Store | None) -> Store | None:
     return store
 
 
-def as_config(config: Config | str, problem: Problem, deterministic: bool = False) -> Config:
+def as_config(config: Config | str, problem: Problem, deterministic: bool) -> Config:
     """Take a Config, read its text, or look its name up.
 
     Raises:

@@ -148,7 +148,7 @@ class Bench:
             )  # fmt: skip
         return figure, None if reason else bound
 
-    def protocol(self, budget: str = "") -> dict[str, Any]:
+    def protocol(self, budget: str) -> dict[str, Any]:
         """Return how the rows of a results file are measured, and of what: all of them in one way."""
         return {
             "cold": "median of interleaved rounds, caches (a GPU's of code too) flushed before each run",

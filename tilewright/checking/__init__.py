@@ -1,1 +1,1 @@
-"""Whether an answer is right: inputs, references in f64, bounds, fences round what a kernel may write."""
+"""Whether an answer is right: inputs, f64 references, error bounds, fences around what a kernel may write."""

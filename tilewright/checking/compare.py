@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, replace
 from tilewright.checking.launcher import Launcher
 from tilewright.device import Device
 from tilewright.kernels.blueprint import Blueprint, Launch
-from tilewright.kernels.bound import Bound
+from tilewright.kernels.bound import ErrorBound
 from tilewright.kernels.untuned import tools
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory
@@ -26,10 +26,10 @@ class Comparison:
         max_error: largest |y - ref|.
         over: errors beyond their bound.
         unequal: elements that are not the reference, rounded.
-        nan: NaN where the reference is a number; so are those that were never written.
-        inf: the same of infinities, but where rounding gives one.
-        missed: numbers where the reference is none; in strict also what is not of its kind, NaN or one of
-            the two infinities.
+        nan: NaN where the reference is a number; elements that were never written are NaN.
+        inf: infinities where the reference is a number that does not round to one.
+        missed: numbers where the reference is NaN or infinite; in strict math also NaN for an infinity, or an
+            infinity for NaN or for the other infinity.
     """
 
     worst: float
@@ -43,25 +43,25 @@ class Comparison:
 
     @property
     def misplaced(self) -> int:
-        """Elements that are finite where the reference is not, or the other way round, or not of its kind."""
+        """Elements that are finite where the reference is not, or vice versa, or another non-finite value."""
         return self.nan + self.inf + self.missed
 
 
 def compare(
-    launcher: Launcher, problem: Problem, y: Memory, ref: Memory, size: Memory, limits: Bound
+    launcher: Launcher, problem: Problem, y: Memory, ref: Memory, size: Memory, bound: ErrorBound
 ) -> Comparison:
-    """Compare y with a reference, by the bound that ``limits`` give for a size."""
+    """Compare y with a reference, by the bound of the answer's error at each size."""
     import numpy as np
 
     runtime = launcher.runtime
     blueprint = _few_threads(tools.check(problem, runtime.device), runtime.device)
     rows = np.empty((_threads(blueprint.launches[0]), tools.CHECK_FIGURES), np.float64)
-    given, found = launcher.put(np.array(astuple(limits), np.float64)), runtime.alloc(rows.nbytes)
-    launcher.launch(blueprint, dict(y=y, ref=ref, size=size, limits=given, found=found))
+    limits, found = launcher.put(np.array(astuple(bound), np.float64)), runtime.alloc(rows.nbytes)
+    launcher.launch(blueprint, dict(y=y, ref=ref, size=size, limits=limits, found=found))
     runtime.download(found, rows)
-    worst, bound, _ = rows[rows[:, 0].argmax(), :3].tolist()
+    worst, there, _ = rows[rows[:, 0].argmax(), :3].tolist()
     counts = rows[:, 3:].sum(axis=0)
-    return Comparison(min(worst, _BIG), bound, float(rows[:, 2].max()), *(int(n) for n in counts))
+    return Comparison(min(worst, _BIG), there, float(rows[:, 2].max()), *(int(n) for n in counts))
 
 
 def differences(launcher: Launcher, problem: Problem, a: Memory, b: Memory) -> int:

@@ -1,6 +1,6 @@
-"""How far an answer is from the truth where nobody knows how it was added up: another library's, on the host.
+"""The error of an answer whose order of summation is unknown, as of another library's, computed on the host.
 
-It is held to what honest arithmetic in its dtype stays below, not to an a-priori bound as in ``compare``.
+It is compared with the errors of ordinary arithmetic in its dtype; ``compare`` uses an a-priori bound.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _LIMITS |= {"tf32": (1.5e-3, 1e-2), "accurate": _LIMITS["f32"], "f8": (2e-3, 2e-
 
 @dataclass(frozen=True)
 class Deviation:
-    """How an answer differs from the truth, but for elements whose error is not finite: those are lost.
+    """How an answer differs from the truth; elements whose error is not finite count as lost.
 
-    Where both are the same infinity there is no error.
+    If both are the same infinity there is no error.
 
     Attributes:
         size: elements, lost ones too.
@@ -59,7 +59,7 @@ class Deviation:
         )  # fmt: skip
 
     def wrong(self, problem: Problem) -> str:
-        """Say how an answer is worse than arithmetic in its dtype can be; empty if it is not."""
+        """Say how an answer exceeds the errors of arithmetic in its dtype; empty if it does not."""
         if self.misshapen or not self.size:
             return self.misshapen
         if self.lost:
@@ -92,10 +92,10 @@ def _of_part(y: Array, truth: Array) -> Deviation:
 
 
 def _in_f32(y: Array, truth: Array) -> Deviation | None:
-    """Compare floats of at most 4 bytes; None where an error, or the sum of the squares, needs f64.
+    """Compare floats of at most 4 bytes; None if an error, or the sum of the squares, needs f64.
 
-    f32 has each of them. The difference of two within a factor of two of each other is exact in f32, that of
-    others right to 24 bits: far more than the limits need.
+    f32 represents each of them. The difference of two within a factor of two of each other is exact in f32,
+    others are right to 24 bits: far more than the limits need.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.subtract(y, truth, dtype=np.float32)
@@ -120,9 +120,9 @@ def _in_f64(y: Array, truth: Array) -> Deviation:
 
 
 def _size(problem: Problem) -> float:
-    """Return the standard deviation of what goes into the activation, or a little more, for normal inputs.
+    """Return the standard deviation of the activation's argument, or a little more, for normal inputs.
 
-    What a slope makes larger is larger by that.
+    A slope above 1 multiplies it.
     """
     e = problem.epilogue
     steepest = max(1.0, abs(e.low)) if e.act == "leaky" else 1.0

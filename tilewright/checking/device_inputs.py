@@ -1,7 +1,7 @@
 """Inputs on the device, between canaries, with the f64 reference of their answer.
 
-The reference is made there too, on a CPU by NumPy's matrix products, ten times as fast there; so large layers
-are checked whole.
+The reference is computed there too, so that large layers can be checked completely; on a CPU by NumPy's
+matrix products, which are ten times as fast there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DeviceInputs:
         host: the same inputs on the host.
         inputs: by the names of the problem's operands, y left out.
         ref: the reference, f64 in y's shape.
-        size: what a ``Bound`` is of, f64 in y's shape; None where it was not asked for.
+        size: the size that an ``ErrorBound`` multiplies, f64 in y's shape; None if it was not asked for.
     """
 
     host: Inputs
@@ -53,9 +53,9 @@ class DeviceInputs:
 def upload(
     launcher: Launcher, problem: Problem, host: Inputs, fence: Fence, sized: bool = False
 ) -> DeviceInputs:
-    """Put inputs between canaries on the device and make their reference there.
+    """Put inputs between canaries on the device and compute their reference there.
 
-    ``sized``: and its size, which only a bound needs.
+    ``sized``: also compute its size, which only a bound needs.
     """
     runtime = launcher.runtime
     arrays = host.given(problem)
@@ -72,7 +72,7 @@ def upload(
 def _by_numpy(
     launcher: Launcher, problem: Problem, host: Inputs, sized: bool
 ) -> tuple[Memory, Memory | None]:
-    """Return the reference and its size, worked out on the host."""
+    """Return the reference and its size, computed on the host."""
     sums, sizes = host_reference(problem, host, sized)
     y = numpy_requantised(problem, sums, host.scale) if problem.requantised else sums
     return launcher.put(y), launcher.put(sizes) if sized else None
@@ -81,7 +81,7 @@ def _by_numpy(
 def _by_kernel(
     launcher: Launcher, problem: Problem, host: Inputs, inputs: Mapping[str, Memory]
 ) -> tuple[Memory, Memory]:
-    """Return the reference and its size, worked out by the device."""
+    """Return the reference and its size, computed by the device."""
     runtime = launcher.runtime
     ref, size = (runtime.alloc(8 * problem.y_elements) for _ in range(2))
     unused = dict.fromkeys(EXTRAS, runtime.alloc(UNUSED_BYTES))
@@ -94,7 +94,7 @@ def _by_kernel(
 
 
 def _widened(launcher: Launcher, problem: Problem, host: Inputs) -> dict[str, Memory]:
-    """Return x and w in the plain dtype, where that is another one."""
+    """Return x and w in the reference's dtype, if that is another one."""
     plain = problem.portable.dtype
     if plain == problem.stored:
         return {}
@@ -102,7 +102,7 @@ def _widened(launcher: Launcher, problem: Problem, host: Inputs) -> dict[str, Me
 
 
 def _requantise(runtime: Runtime, problem: Problem, ref: Memory, host: Inputs) -> None:
-    """Turn sums into the i8 that they become."""
+    """Requantise the reference's sums to i8."""
     import numpy as np
 
     sums = np.empty(problem.y_shape, np.float64)

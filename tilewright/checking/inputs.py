@@ -38,10 +38,10 @@ class Inputs:
 
 
 def exact_inputs(problem: Problem, seed: int) -> Inputs:
-    """Small integers, chosen so that every partial sum is exact in the accumulator, in whatever order.
+    """Small integers, chosen so that every partial sum is exact in the accumulator, in any order.
 
-    Where ``stays_exact`` says that there are none such, as small as there are. Fast algorithms add up sums of
-    them; with signs at random these stay far below what the accumulator has room for, too.
+    If there are none such (see ``stays_exact``), the smallest. Fast algorithms add sums of them; with random
+    signs these stay far below the accumulator's limit, too.
     """
     import numpy as np
 
@@ -64,8 +64,8 @@ def stays_exact(problem: Problem) -> bool:
 def _largest(problem: Problem) -> int:
     """Return the largest integer for the inputs; 0 if none keeps all sums exact.
 
-    In the unit of the smallest factor, a sum with all that is added to it must be a whole number that
-    the accumulator has; and so must a sum of a window of them, for its mean.
+    In units of the smallest factor, a sum with all that is added to it must be an integer that
+    the accumulator can represent; so must the sum of a window of them, for its mean.
     """
     e, terms = problem.epilogue, problem.cg * problem.r * problem.s
     factors = [abs(e.alpha)] + [abs(e.beta)] * e.add + [1.0] * e.bias
@@ -79,9 +79,9 @@ def _largest(problem: Problem) -> int:
 
 
 def normal_inputs(problem: Problem, seed: int) -> Inputs:
-    """Numbers of the standard normal distribution, rounded to the dtype; for i8 all that there are.
+    """Numbers of the standard normal distribution, rounded to the dtype; for i8 uniform over the whole range.
 
-    i8 sums of more terms than an i32 has room for are made of smaller numbers.
+    i8 numbers are smaller if sums of so many terms would overflow an i32.
     """
     import numpy as np
 

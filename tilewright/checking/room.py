@@ -1,4 +1,4 @@
-"""Whether a problem's arrays find room, as they are checked."""
+"""Whether a problem's arrays, with the copies to check it, fit into memory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _F64 = 8
 def require_room(problem: Problem, runtime: Runtime | None = None) -> None:
     """Refuse a problem whose arrays, as they are checked, exceed the memory of the host or the device.
 
-    A check has two sets of inputs, two outputs and three arrays of f64 of the output's size. ``None``
-    for the runtime asks for what any device needs: the inputs on the host.
+    A check has two sets of inputs, two outputs and three f64 arrays of the output's size. Without a
+    runtime only what every device needs is checked: the inputs on the host.
 
     Raises:
         ProblemError: says how much the arrays take and how much there is.

@@ -1,7 +1,7 @@
 """Whether a candidate's answer is right: exact integers, an a-priori bound, canaries, run twice.
 
-What is checked, in which order, and what the verdict says; ``device_inputs`` makes the references and
-``compare`` finds how far an answer is from them, both on the candidate's own device.
+This module decides what is checked and in which order; ``device_inputs`` computes the references and
+``compare`` the errors of an answer, both on the candidate's own device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilewright.checking.fence import POISON, Fence
 from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact, with_nonfinite
 from tilewright.checking.launcher import Launcher
 from tilewright.errors import CompileError, OutOfMemory, RunError, count
-from tilewright.kernels.bound import bound
+from tilewright.kernels.bound import error_bound
 from tilewright.kernels.config import Config
 from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.plan import Plan
@@ -74,16 +74,16 @@ class Verifier:
 
         Args:
             candidate: what ``candidate`` made.
-            full: beside exactness, bound, canaries, unwritten elements and repeatability check one NaN and
-                one infinity in x, then in w, that the inputs are unchanged, and what runs in the config's
-                place on arrays that are not aligned.
-            stage: is told "run" before each run, "reference" before one more of these is made, "compile"
-                before what runs on other arrays is, and "inputs" before the host copies or looks through
-                them, so that a deadline can be set.
+            full: in addition to exactness, bound, canaries, unwritten elements and repeatability, check one
+                NaN and one infinity in x, then in w, that the inputs are unchanged, and the variant for
+                unaligned arrays.
+            stage: is called with "run" before each run, "reference" before another reference is computed,
+                "compile" before the unaligned variant is compiled, and "inputs" before the host copies or
+                reads them, so that deadlines can be set.
             slow_us: give up on a candidate slower than this.
 
         Raises:
-            TooSlow: as said.
+            TooSlow: the candidate is slower than ``slow_us``.
             RunError: the device failed.
         """
         stage("run")
@@ -140,17 +140,17 @@ class Verifier:
         return ""
 
     def _repeats(self, differ: int, candidate: Candidate) -> str:
-        """Two runs must give the same bits, unless the family says that they may not."""
+        """Two runs must give the same bits, unless the config is not deterministic."""
         if differ == 0 or not candidate.plan.deterministic:
             return ""
         return f"two runs differ in {count(differ, 'element')}, but the family says it is deterministic"
 
     def _has_nonfinite(self, candidate: Candidate) -> bool:
-        """Whether NaN and infinity can be put in, and must stay where they have a part."""
+        """Whether the dtype has NaN and infinity, and the family must not spread them."""
         return not self.problem.is_integer and candidate.plan.family.plain
 
     def _nonfinite(self, candidate: Candidate, stage: Callable[[str], None], where: str, fence: Fence) -> str:
-        """One NaN and one infinity: they must show where the reference has them, nowhere else."""
+        """One NaN and one infinity must appear in the output exactly where the reference has them."""
         stage("reference")
         host = self._normal.host
         host = replace(host, **{where: with_nonfinite(getattr(host, where), self._seed)})
@@ -163,10 +163,10 @@ class Verifier:
         return ""
 
     def _unaligned(self, candidate: Candidate, stage: Callable[[str], None], fence: Fence) -> str:
-        """Run once on arrays that start an element off, if another program does that; else nothing is new.
+        """Run once on arrays that are shifted by an element, if there is a variant for them.
 
-        One that cannot be made is no fault: who has such arrays is told so. Where addresses are not known all
-        arrays count as aligned.
+        A variant that cannot be made is no fault: users with such arrays get an error. If addresses are not
+        known, all arrays count as aligned.
         """
         if not self._y.address:
             return ""
@@ -194,7 +194,7 @@ class Verifier:
         return replace(self._normal, inputs=inputs), y
 
     def _outside(self, candidate: Candidate, stage: Callable[[str], None], thorough: bool) -> list[str]:
-        """Nothing but y and the workspace may be written; ``thorough``: look at the inputs in any case."""
+        """Only y and the workspace may be written; ``thorough``: compare the inputs in any case."""
         found = [candidate.fence.damage(), self._fence.damage()]
         if thorough or any(found):
             stage("inputs")
@@ -209,19 +209,15 @@ class Verifier:
         y = y or self._y
         self._answer(candidate, data, packed, y)
         plan, device = candidate.plan, self.runtime.device
-        limits = bound(self.problem, plan.family.chain(self.problem, device, plan.config))
+        bound = error_bound(self.problem, plan.family.chain(self.problem, device, plan.config))
         assert self._normal.size is not None
-        return compare(self._launcher, self.problem, y, data.ref, self._normal.size, limits)
+        return compare(self._launcher, self.problem, y, data.ref, self._normal.size, bound)
 
     def _answer(self, candidate: Candidate, data: DeviceInputs, packed: Memory, y: Memory) -> None:
         """Poison y, then run: what is not written stays poison."""
         self.runtime.fill(y, POISON)
-        candidate.plan.run(self._bound(data, packed, y))
+        candidate.plan.run({**data.inputs, "w": packed, "y": y})
         self.runtime.synchronize()
-
-    @staticmethod
-    def _bound(data: DeviceInputs, packed: Memory, y: Memory) -> dict[str, Memory]:
-        return {**data.inputs, "w": packed, "y": y}
 
     def _upload(self, host: Inputs, fence: Fence, sized: bool = False) -> DeviceInputs:
         return upload(self._launcher, self.problem, host, fence, sized)

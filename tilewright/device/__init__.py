@@ -1,4 +1,4 @@
-"""Devices as plain values (``device.py``), and what came with which GPU (``architectures.py``)."""
+"""Devices as plain values (``device.py``), and facts of NVIDIA's architectures (``architectures.py``)."""
 
 from tilewright.device.device import (
     BACKENDS,

@@ -1,7 +1,7 @@
-"""What is known of NVIDIA's architectures: what came with which, their rates, and one GPU of some of them.
+"""Facts of NVIDIA's architectures: the features and rates of each, and the datasheets of some GPUs.
 
-An architecture is named as compilers do ("sm_90"); its compute capability is the number of it (90). A driver
-does not tell these facts. Sources: NVIDIA's white papers of V100, A100, H100 and B200's data sheet for tensor
+An architecture is named as compilers do ("sm_90"); its compute capability is the number in it (90). Drivers
+do not report these facts. Sources: NVIDIA's white papers of V100, A100, H100 and B200's data sheet for tensor
 cores; else the CUDA programming guide's tables of compute capabilities and of arithmetic throughput.
 """
 
@@ -42,9 +42,9 @@ class Gpu:
     """Datasheet facts of one GPU, as ``Device`` has them.
 
     Attributes:
-        name: the vendor's name of it.
+        name: the vendor's name for it.
         units: its SMs.
-        threads_per_unit, blocks_per_unit: most that an SM runs at once.
+        threads_per_unit, blocks_per_unit: most that are resident on an SM.
         shared_per_block_kb, shared_per_unit_kb: most shared memory of a block and of an SM, in KB (2^10).
         l2_mb: its L2 cache, in MB (2^20).
         clock_ghz: the boost clock.
@@ -88,36 +88,36 @@ ARCHITECTURES = {
 
 
 def capability(arch: str) -> int:
-    """Return the compute capability of an architecture, times ten; 0 if it is none of NVIDIA's."""
+    """Return the compute capability of an architecture, times ten; 0 if it is not one of NVIDIA's."""
     match = _NAME.fullmatch(arch)
     return int(match[1]) if match else 0
 
 
 def max_cluster(capability: int) -> int:
-    """Return the most blocks of a portable cluster; 1 where there are no clusters."""
+    """Return the most blocks of a portable cluster; 1 without clusters."""
     return MAX_CLUSTER if capability >= CLUSTERS else 1
 
 
 def tensor_products(capability: int) -> int:
-    """Return the most products of f16 a cycle of the tensor cores of a unit; 0 where there are none."""
+    """Return the peak f16 products per cycle of a unit's tensor cores; 0 without tensor cores."""
     return _TENSOR.get(capability, _OF_OTHERS if capability >= TENSOR_I8 else 0)
 
 
 def tensor_macs(capability: int) -> int:
-    """Return ``Device.tensor_macs``: those by ``mma.sync``; 0 where kernels cannot use it."""
+    """Return ``Device.tensor_macs``: the products by ``mma.sync``; 0 if kernels cannot use it."""
     return _MMA_SYNC.get(capability, _OF_OTHERS if capability >= MMA_SYNC else 0)
 
 
 def f64_rate(capability: int) -> float:
-    """Return the rate of f64 over that of f32, with tensor cores where they take it."""
+    """Return the rate of f64 over that of f32, on tensor cores if they support f64."""
     return _F64.get(capability, _F64_OF_OTHERS)
 
 
 def f64_slots(capability: int) -> int:
-    """Return the issue slots of an f64 multiply-add where an f32 one takes one, without tensor cores."""
+    """Return the issue slots of an f64 multiply-add, in those of an f32 one, without tensor cores."""
     return 2 if capability in _HALF_F64 else 64
 
 
 def f32_lanes(capability: int) -> int:
-    """Return the f32 multiply-adds of a unit a cycle."""
+    """Return the f32 multiply-adds per cycle of a unit."""
     return 64 if capability in (70, 75, 80) else 128

@@ -1,4 +1,4 @@
-"""Device facts and calibrated rates: plain values that the model may read, no backend."""
+"""Device facts and calibrated rates, as plain values; needs no backend."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Rates:
     Attributes:
         empty_us: device-event time of a kernel that does nothing.
         read_gbs: cold read bandwidth of main memory, 1e9 bytes/s.
-        f32_tflops: peak of independent f32 multiply-adds, 1e12 flops/s, 2 each.
-        source: "datasheet", "calibrated", or "default": a guess.
+        f32_tflops: peak of independent f32 multiply-adds, 1e12 flop/s, 2 flops each.
+        source: "datasheet", "calibrated", or "default" (a guess).
     """
 
     empty_us: float
@@ -54,17 +54,17 @@ class DeviceType(StrEnum):
 class Device:
     """What is known of one device without touching it.
 
-    Of a CPU a unit is a core, a lane an f32 element of a vector, and the registers of a thread are the
+    On a CPU a unit is a core, a lane is an f32 element of a vector, and the registers of a thread are the
     elements of all vector registers.
 
     Attributes:
-        name: the vendor's name of it.
+        name: the vendor's name for it.
         backend: "cuda", "opencl" or "numpy".
         type: whether lanes are threads of a warp, or elements of a CPU's vectors.
         index: number of the device within its backend.
         arch: "sm_90" for CUDA; the OpenCL C target otherwise.
         units: multiprocessors, or CPU cores.
-        lanes: threads of a warp; f32 elements of a vector on a CPU.
+        lanes: threads of a warp; on a CPU, f32 elements of a vector.
         max_threads: most threads of a block.
         regs_per_thread: most 32-bit registers of a thread.
         regs_per_unit: 32-bit registers of a unit.
@@ -77,8 +77,8 @@ class Device:
         max_cluster: most blocks of a portable cluster (1: no clusters).
         driver: version of the driver or platform.
         rates: measured speeds.
-        tensor_macs: f16 multiply-accumulates a cycle of the tensor cores of a unit, by ``mma.sync``; of i8
-            twice as many. 0: there are none, or not with the instructions of sm_80.
+        tensor_macs: f16 multiply-accumulates per cycle of a unit's tensor cores with ``mma.sync``; twice as
+            many for i8. 0: no tensor cores, or without the instructions of sm_80.
         byte_dots: whether a CPU's vectors add products of bytes, four to a sum of 32 bits (AVX-512 VNNI).
     """
 
@@ -106,7 +106,7 @@ class Device:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Device:
-        """Build it from what ``facts`` of one returned.
+        """Build a device from the ``facts`` of one.
 
         Raises:
             KeyError: there are no "rates", or no "lanes".
@@ -117,7 +117,7 @@ class Device:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Plain values, as files have them: its type only where that is not what lanes make one expect."""
+        """Plain values, as stored in files; the type only if it does not follow from ``lanes``."""
         found = asdict(self)
         if self.type is _usual(self.lanes):
             del found["type"]
@@ -137,42 +137,42 @@ class Device:
 
     @property
     def chip(self) -> str:
-        """What it shares with devices that differ in memory and clock alone."""
+        """A key shared by devices that differ only in memory and clock."""
         return chip(self.key)
 
     @property
     def is_gpu(self) -> bool:
-        """Whether lanes are threads of a warp; else they are elements of a CPU's vectors."""
+        """Whether lanes are threads of a warp, not elements of a CPU's vectors."""
         return self.type is DeviceType.GPU
 
     @property
     def is_cuda(self) -> bool:
-        """Whether kernels are CUDA C++; else OpenCL C, or NumPy stands in for them."""
+        """Whether kernels are CUDA C++, not OpenCL C or NumPy."""
         return self.backend == "cuda"
 
     @property
     def has_shuffles(self) -> bool:
-        """Whether lanes of a warp read each other's registers: OpenCL C 1.2 has no word for it."""
+        """Whether lanes of a warp can read each other's registers; OpenCL C 1.2 cannot express it."""
         return self.is_cuda
 
     @property
     def orders_blocks(self) -> bool:
-        """Whether a block sees what another of the same launch wrote before it counted itself in.
+        """Whether a block sees what another one of the launch wrote before it incremented an atomic counter.
 
-        CUDA's fences see to it, and the caches of CPU cores are coherent. OpenCL C 1.2 promises it to nobody:
-        its ``mem_fence`` orders the memory of one work-item, its atomics order nothing, and the first caches
-        of many GPUs are not coherent.
+        CUDA's fences guarantee it, and the caches of CPU cores are coherent. OpenCL C 1.2 does not: its
+        ``mem_fence`` orders the accesses of one work-item, its atomics order nothing, and the L1 caches of
+        many GPUs are not coherent.
         """
         return self.is_cuda or not self.is_gpu
 
     @property
     def capability(self) -> int:
-        """The compute capability of a CUDA device, times ten: 90 of sm_90; 0 of all others."""
+        """The compute capability of a CUDA device, times ten: 90 for sm_90; 0 for all others."""
         return capability(self.arch) if self.is_cuda else 0
 
 
 def _usual(lanes: int) -> DeviceType:
-    """The type of a device with so many lanes, of which nothing else is said."""
+    """The type that a device with so many lanes has by default."""
     return DeviceType.GPU if lanes == WARP else DeviceType.CPU
 
 
@@ -186,16 +186,16 @@ class DeviceKey(NamedTuple):
 
 
 def read_key(key: str) -> DeviceKey | None:
-    """Read a ``Device.key``; None if it is none."""
+    """Parse a ``Device.key``; None if it is not one."""
     found = _KEY.fullmatch(key)
     return DeviceKey(found[1], found[2], found[3], int(found[4])) if found else None
 
 
 def chip(key: str) -> str:
-    """Return the chip that a ``Device.key`` names: of CUDA the key without the device's name, else all of it.
+    """Return the chip that a ``Device.key`` names: for CUDA the key without the device's name, else the key.
 
-    GPUs of one architecture and as many units are one chip, with this or that memory and clock (H100 SXM,
-    H200, GH200). What wins on one is likely on another: a hint, to be verified there.
+    GPUs of the same architecture and number of units are one chip with different memory and clocks (H100 SXM,
+    H200, GH200). A winner on one is likely to win on another, so it is a hint to be verified there.
     """
     found = read_key(key)
     return f"cuda/{found.arch}/{found.units}" if found and found.backend == "cuda" else key
@@ -205,7 +205,7 @@ def for_architecture(arch: str) -> Device:
     """Return a datasheet Device for ``arch``, one of ARCHITECTURES, with no GPU present.
 
     Raises:
-        DeviceError: nothing is known of the architecture.
+        DeviceError: the architecture is unknown.
     """
     if arch not in ARCHITECTURES:
         known = f"known are {', '.join(ARCHITECTURES)}"
@@ -223,12 +223,12 @@ def for_architecture(arch: str) -> Device:
 
 
 def parse_selector(text: object) -> tuple[str | None, int]:
-    """Read ``cpu``, ``cuda``, ``cuda:1``, ``opencl:0`` or ``numpy`` into what ``open_runtime`` takes.
+    """Parse ``cpu``, ``cuda``, ``cuda:1``, ``opencl:0`` or ``numpy`` into the arguments of ``open_runtime``.
 
-    None is (None, 0), which leaves the choice to the runtime. A ``torch.device`` is taken by its text.
+    None gives (None, 0), which leaves the choice to the runtime. A ``torch.device`` is accepted too.
 
     Raises:
-        DeviceError: it is no selector.
+        DeviceError: it is not a selector.
     """
     if text is None:
         return None, 0

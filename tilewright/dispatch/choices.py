@@ -1,7 +1,7 @@
-"""Which configs may run a problem, best first, each with why it is tried.
+"""Which configs may run a problem, best first, each with the reason.
 
-The stored winner; one from elsewhere (``provenance.FROM_ELSEWHERE``) once verified; the model's best legal
-configs; the reference.
+They are the stored winner; those from elsewhere (``provenance.FROM_ELSEWHERE``), once verified; winners of
+similar layers; the model's best legal configs; the reference.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _verifying = threading.Lock()  # one worker at a time: it measures too
 
 
 def choices(request: Request, runtime: Runtime, store: Store | None) -> Iterator[tuple[Config, Provenance]]:
-    """Yield configs to try on a device that is here, best first, each with why."""
+    """Yield configs to try on a device that is present, best first, each with the reason."""
 
     def verify(config: Config) -> Record | None:
         return verified(request.problem, runtime, config)
@@ -48,15 +48,15 @@ def choices(request: Request, runtime: Runtime, store: Store | None) -> Iterator
 def candidates(
     request: Request, device: Device, compiler: str, store: Store | None, verify: Verify | None = None
 ) -> Iterator[tuple[Config, Provenance]]:
-    """Yield configs to try, best first, each with why.
+    """Yield configs to try, best first, each with the reason.
 
     Args:
-        request: of which layer, and what may run it.
-        device: need not be here.
+        request: the layer, and which kernels may run it.
+        device: need not be present.
         compiler: ``Runtime.compiler``.
         store: where winners are kept; None: only the model is asked.
-        verify: verifies and times a winner from elsewhere, here and now; None: the device is not here, and
-            such winners come as they are.
+        verify: verifies and times a winner from elsewhere, on the device; None: the device is not present,
+            and such winners are yielded unverified.
 
     Raises:
         ConfigError: there is no family of a name.
@@ -104,10 +104,10 @@ def _options(request: Request, device: Device) -> str:
 
 
 class _Winners:
-    """What a store knows to have won: for a request on a device, and for layers alike.
+    """The winners in a store for a request on a device, and those of similar layers.
 
     Attributes:
-        seen: configs that were handed out, or found out about; of others nothing is known.
+        seen: configs that were yielded or verified.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class _Winners:
         self.seen: set[Config] = set()
 
     def own(self, verify: Verify | None) -> Iterator[tuple[Config, Provenance]]:
-        """Yield the layer's winner; then hints that are right when verified, or all where nobody can."""
+        """Yield the layer's winner; then hints that pass ``verify``, or all hints if it is None."""
         tried = 0
         with self._unread():
             for config, origin in self._known():
@@ -139,7 +139,7 @@ class _Winners:
                     yield config, Provenance(origin)
 
     def alike(self) -> Iterator[tuple[Config, str]]:
-        """Yield legal winners of layers alike, each with its layer: not verified, as the model's choices."""
+        """Yield legal winners of similar layers, each with its layer; unverified, as the model's choices."""
         problem, deterministic = self._request.problem, self._request.deterministic
         with self._unread():
             for record in alike(self._store, problem, self._device, deterministic, self._sources):
@@ -148,7 +148,7 @@ class _Winners:
                     yield config, record.problem
 
     def _known(self) -> Iterator[tuple[Config, Origin]]:
-        """Yield the store's winner, then legal hints, likeliest first; the store is asked as they are needed.
+        """Yield the store's winner, then legal hints, likeliest first; the store is read lazily.
 
         Raises:
             StoreError: the store cannot be used.
@@ -165,7 +165,7 @@ class _Winners:
 
     @contextmanager
     def _unread(self) -> Iterator[None]:
-        """Do without a store that cannot be read, with a warning."""
+        """Turn a store that cannot be read into a warning."""
         try:
             yield
         except StoreError as error:
@@ -205,7 +205,7 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
 
 
 def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:
-    """Return the stored winner, of these very kernels."""
+    """Return the stored winner, if it is of exactly these kernels."""
     sources = sources_for(request, runtime)
     return store.best(request.problem, runtime.device.key, request.deterministic, sources)
 
@@ -213,10 +213,10 @@ def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:
 def settled(
     request: Request, runtime: Runtime, store: Store, budget: Budget | None = None
 ) -> Record | None:
-    """Return the winner, if a tuning raced all that may win to the end, with these very kernels.
+    """Return the winner, if a completed tuning searched all that may win, with exactly these kernels.
 
-    One that its budget ended counts for no larger ``budget``; for None, any counts. A later search of some of
-    them may have found a faster one, or the same again.
+    A search that its budget ended counts unless a larger ``budget`` is asked for; for None any counts. The
+    winner may be from a later search of some of the families.
     """
     best = stored(request, runtime, store)
     if best is None or not best.compared:

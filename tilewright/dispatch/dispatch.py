@@ -50,7 +50,7 @@ def dispatch(
 
 
 def entry(request: Request, runtime: Runtime, store: Store | None) -> CacheEntry:
-    """Find the plan as ``dispatch`` does; return it with the layer, so that both are let go together."""
+    """Find the plan as ``dispatch`` does; return its cache entry, which holds its LayerPlan too."""
     found = entry_of((request, id(runtime), store.key if store else None))
     with found.lock:
         if found.plan is None:
@@ -70,12 +70,12 @@ def _keep(found: CacheEntry, plan: Plan, runtime: Runtime) -> None:
 
 
 def _had_no_room(plan: Plan) -> bool:
-    """Whether it stands in for a stored winner that had no room."""
+    """Whether it replaces a stored winner for which there was no memory."""
     return plan.why.missed is not None and plan.why.missed.no_room
 
 
 def _may_have_winner(found: CacheEntry, store: Store) -> bool:
-    """Whether there may be room by now for the winner, or a winner where there was none: tuned elsewhere."""
+    """Whether there may now be memory for the winner, or a winner that another process has found."""
     assert found.plan is not None
     return found.saw(store.state) or _had_no_room(found.plan)
 
@@ -98,9 +98,9 @@ def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -
 
 
 def _take_winner(found: CacheEntry, request: Request, runtime: Runtime, store: Store) -> None:
-    """Put the plan of the stored winner in the place of a guess, if there may be one now and there is.
+    """Replace a guess by the stored winner's plan, if there is one now.
 
-    What fails now, since the store is busy or the memory full, is tried again later.
+    If that fails, because the store is busy or memory is full, it is tried again later.
     """
     if not _may_have_winner(found, store):
         return
@@ -114,7 +114,7 @@ def _take_winner(found: CacheEntry, request: Request, runtime: Runtime, store: S
 
 
 def _instead(problem: Problem, config: Config) -> str:
-    """Say what a kernel computes with, where that is another dtype or math than the problem's."""
+    """Say how a kernel computes, if that is with another dtype or math than the problem's; else empty."""
     if problem.precision in (*DTYPES, "q8") or not family(config.family).widens:
         return ""
     return f"{config.family} computes {problem.precision} in f32, without tensor cores"

@@ -1,4 +1,4 @@
-"""Tune a layer once: its stored winner where there is one, else a search whose winner is stored."""
+"""Tune a layer once: return its stored winner if there is one, else search and store the winner."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def tune_once(
     progress: Progress | None = None,
     children: WorkerPool | None = None,
 ) -> TuneResult:
-    """Return what a layer's tuning came to, or comes to now; plans of it are made anew then, and of
-    layers alike, which may run its winner.
+    """Return the result of a layer's earlier tuning, or tune it now.
+
+    Cached plans of the layer are then dropped, and those of similar layers, which may use its winner.
 
     Args:
         problem, wanted, progress, children: as for ``tuner.tune``.

@@ -11,7 +11,7 @@ from tilewright.checking.inputs import stays_exact
 from tilewright.device import Device
 from tilewright.export import FORMAT
 from tilewright.kernels.blueprint import CONSTANT, EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint, Launch
-from tilewright.kernels.bound import Bound, bound
+from tilewright.kernels.bound import ErrorBound, error_bound
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.kernels.source import full_source
@@ -89,7 +89,7 @@ class Bundle:
     pack: Launch | None
     pack_geometry: dict[str, int]
     packing: str
-    bound: Bound
+    bound: ErrorBound
     run: tuple[Launch, ...]
 
     @property
@@ -177,9 +177,9 @@ def bundle(
     )  # fmt: skip
 
 
-def _bound(problem: Problem, family: Family, device: Device, config: Config) -> Bound:
+def _bound(problem: Problem, family: Family, device: Device, config: Config) -> ErrorBound:
     """Return the verifier's bound; where sums of whole numbers are exact, what rounding y allows."""
-    found = bound(problem, family.chain(problem, device, config))
+    found = error_bound(problem, family.chain(problem, device, config))
     return replace(found, slope=0.0) if family.exact and stays_exact(problem) else found
 
 

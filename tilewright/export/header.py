@@ -7,7 +7,7 @@ import math
 from tilewright import __version__
 from tilewright.export.bundle import Bundle
 from tilewright.kernels.blueprint import CONSTANT, ZERO, Launch
-from tilewright.kernels.bound import Bound
+from tilewright.kernels.bound import ErrorBound
 from tilewright.kernels.tensor_map import TensorMap, TiledMap
 from tilewright.problem import STORED, Problem
 from tilewright.problem.activations import ACTIVATIONS
@@ -113,7 +113,7 @@ def _epilogue(pr: Problem) -> str:
     return "\n".join(lines)
 
 
-def _bound(bound: Bound) -> str:
+def _bound(bound: ErrorBound) -> str:
     values = dict(SLOPE=bound.slope, UNIT=bound.unit, LEAST=bound.least, OVERFLOW=bound.overflow)
     about = (
         "\n// Of numbers as in check.h y is off by at most TW_SLOPE * size + TW_UNIT * |y| + TW_LEAST, where",

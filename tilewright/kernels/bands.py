@@ -8,20 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Param, Rule, Values
 from tilewright.kernels.limits import BLOCK, RESIDENT, fits_registers
 from tilewright.kernels.split_k import pool_apart, share_defines
-from tilewright.kernels.tile import (
-    View,
-    ceil_div,
-    image_defines,
-    layer_defines,
-    rows_under,
-    single_tile_defines,
-    up_to,
-)
+from tilewright.kernels.tile import View, image_defines, layer_defines, rows_under, single_tile_defines, up_to
 from tilewright.problem import Problem
 
 MOST_CHANNELS = 8  # of the input

@@ -15,8 +15,8 @@ UNUSED_BYTES = 64  # of what is bound and never touched
 
 @dataclass(frozen=True)
 class Buffer:
-    """A workspace buffer of a Plan. ``zeroed``: must hold zeros before the *first* launch ever;
-    the kernels leave it zeroed behind them. One of 0 bytes is bound and never touched."""
+    """A workspace buffer of a Plan. ``zeroed``: it must hold zeros before the very first launch; the kernels
+    leave zeros in it again. One of 0 bytes is bound and never accessed."""
 
     name: str
     nbytes: int
@@ -28,12 +28,12 @@ class Buffer:
 class Launch:
     """One launch: the kernel's name, its geometry, and the buffers bound to its arguments.
 
-    Buffer names: x, w (packed), bias, z, scale, y, or a name in ``Blueprint.workspace``; something unused
-    is bound as a bias or z that the problem does not have. Two names are no kernels: a launch of
-    ``zero`` fills its one buffer argument with zero bytes (a memset), one of ``constant`` copies it into
-    constant memory. A ``chained`` launch may take its place on the device while the kernel before it still
-    runs: its kernel waits (CHAIN). With ``image`` the first argument is no address but the tensor map of
-    what lies there (CUDA; elsewhere the address).
+    Buffer names: x, w (packed), bias, z, scale, y, or a name in ``Blueprint.workspace``; a bias or z that the
+    problem does not have is bound to an unused buffer. Two names are no kernels: a launch of ``zero`` fills
+    its one buffer argument with zero bytes (a memset), one of ``constant`` copies it into constant memory. A
+    ``chained`` launch may start while the kernel before it still runs (programmatic dependent launch): its
+    kernel waits (CHAIN). With ``image`` the first argument is not an address but the tensor map of the data
+    there (CUDA; elsewhere the address).
     """
 
     kernel: str
@@ -55,13 +55,13 @@ class Launch:
 class Blueprint:
     """All that a runtime needs to build and run one Config: source, defines, launches, buffers.
 
-    Every define is a name and an integer: nothing that a user typed reaches the compiler as text.
-    ``pack`` is the geometry of the packed filter, written by the ``pack`` kernel of ``packer``;
-    None means that the filter is used as given (kcrs). ``packing`` says for the header of an exported kernel
-    what order that is, in lines of text; empty where only the packer's source says it. ``parts`` are further
-    programs whose kernels ``launches`` names: each is compiled by itself, from its own source and defines.
-    ``specific``: compile for sm_90a; the binary does not run on later GPUs. ``problem``: for the reference
-    kernels the layer that they compute, for NumPy, which compiles nothing.
+    Every define is a name and an integer: no text that a user typed reaches the compiler. ``pack`` is the
+    geometry of the packed filter, written by the ``pack`` kernel of ``packer``; None means that the filter is
+    used as given (kcrs). ``packing`` describes that order in lines of text, for the header of an exported
+    kernel; empty if only the packer's source defines it. ``parts`` are further programs whose kernels
+    ``launches`` names: each is compiled separately, from its own source and defines. ``specific``: compile
+    for sm_90a; the binary does not run on later GPUs. ``problem``: for the reference kernels the layer that
+    they compute, for NumPy, which compiles nothing.
     """
 
     source: str
@@ -83,5 +83,5 @@ class Blueprint:
         return (self, *self.parts)
 
     def target(self, arch: str) -> str:
-        """Return what a compiler calls an architecture, with its own instructions where they are used."""
+        """Return the compiler's name of an architecture, with its specific instructions if they are used."""
         return f"{arch}a" if self.specific else arch

@@ -43,7 +43,7 @@ FEWEST_ACCURATE = 256
 
 
 @dataclass(frozen=True)
-class Bound:
+class ErrorBound:
     """The coefficients of the bound; ``overflow``: from there on y is infinite."""
 
     slope: float
@@ -66,7 +66,7 @@ class Bound:
             return (abs(y - ref) <= bound) | overflown
 
 
-def bound(problem: Problem, chain: int) -> Bound:
+def error_bound(problem: Problem, chain: int) -> ErrorBound:
     """Return the bound of a kernel whose longest sequential chain of adds is ``chain``.
 
     Products are exact, or rounded once in an FMA, in the accumulator's precision u (f32 holds products
@@ -78,12 +78,12 @@ def bound(problem: Problem, chain: int) -> Bound:
     """
     unit, least, overflow = _OUT[problem.dtype_out]
     if problem.is_integer:
-        return Bound(0.0, unit, least, overflow)
+        return ErrorBound(0.0, unit, least, overflow)
     u = _U_F64 if problem.dtype == "f64" else _U_F32
     terms, more = problem.cg * problem.r * problem.s, _steps(problem)
     error = 4 * math.sqrt(chain + more) * u + 4 * math.sqrt(terms + more) * _U_F64 + _PRODUCT[problem.math]
     error += 4 * math.sqrt(_CHAIN_F8) * _U_F8 if problem.dtype == "f8" else 0.0
-    return Bound(_steepest(problem) * error + problem.epilogue.activation.own * u, unit, least, overflow)
+    return ErrorBound(_steepest(problem) * error + problem.epilogue.activation.own * u, unit, least, overflow)
 
 
 def too_few(problem: Problem) -> str | None:

@@ -1,7 +1,7 @@
 """What a kernel family is: parameters, named legality rules, and a blueprint of its launches.
 
-A family is data and pure functions of a Problem, a Device and a Config. It touches no backend. Specs have
-Config, and what a Blueprint is made of, from here too.
+A family is data and pure functions of a Problem, a Device and a Config. It touches no backend. Specs also
+import Config, Blueprint and its parts from here.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Param:
 class Rule:
     """One named legality rule.
 
-    ``holds`` is called with what its arguments name: a parameter, ``problem`` or ``device``. A rule of many
-    parameters lists their names in ``needs`` and takes them in one dict, ``cf``.
+    The names of ``holds``'s arguments say what it is called with: a parameter, ``problem`` or ``device``. A
+    rule of many parameters lists their names in ``needs`` and takes them as one dict, ``cf``.
     """
 
     def __init__(self, name: str, holds: Callable[..., bool], reason: str, needs: str = "") -> None:
@@ -69,11 +69,11 @@ class Rule:
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
-        """Names of what the rule looks at."""
+        """Names of all that the rule depends on."""
         return (*(name for name in self._takes if name != "cf"), *self._of_cf)
 
     def allows(self, known: Mapping[str, Any]) -> bool:
-        """Whether it holds, where ``known`` has all that it needs by name."""
+        """Whether it holds; ``known`` has all that it ``needs``, by name."""
         cf = {name: known[name] for name in self._of_cf}
         return self.holds(*(cf if name == "cf" else known[name] for name in self._takes))
 
@@ -85,26 +85,26 @@ def too_many(problem: Problem) -> str | None:
 
 
 class Family(ABC):
-    """Base of every kernel family; a subclass is one spec ``x.py``; its blueprints name the kernel files."""
+    """Base of every kernel family. A subclass is one spec ``x.py``; its blueprints name the kernel files."""
 
     name: str = ""
-    tunable: bool = True  # the model knows it, and so can a search
-    races: bool = True  # tried where no family is named; the others cost a search nothing
+    tunable: bool = True  # it has a ``work``, so that the model can rank its configs and a search tune it
+    races: bool = True  # tried if no family is named; the others are tried only by name
     dtypes: tuple[str, ...] = ("f32",)
-    takes_tf32: bool = False  # f32 as well, where its math is tf32; ``dtypes`` has not got it
-    exact: bool = True  # small integers give whole answers, bit by bit
+    takes_tf32: bool = False  # f32 tensors if their math is tf32, though ``dtypes`` has no f32
+    exact: bool = True  # answers on small integers are exact, bit by bit
     widens: bool = True  # computes in f32 what only tensor cores multiply: tf32, accurate, f8
-    # Sums up the formula's own products. Minimal filtering and Strassen's algorithm do not: rounding, a NaN
-    # or an infinity in x may reach outputs that it has no part in.
+    # Sums the formula's own products. Minimal filtering and Strassen's algorithm do not: rounding errors, NaN
+    # and infinities of an input may reach outputs that do not depend on it.
     plain: bool = True
-    # Problem strings, a small layer of each dtype that it takes, and of tf32 and accurate where it multiplies
-    # them. The tests of all families compile and run them, what is made for a GPU too (on a CPU).
+    # Problem strings: a small layer of each dtype that it supports, and of tf32 and accurate if it multiplies
+    # them. The tests of all families compile and run them, GPU kernels emulated on the CPU.
     examples: tuple[str, ...] = ()
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Say why the family cannot take the problem on the device; None if it can.
+        """Say why the family does not support the problem on the device; None if it does.
 
-        A subclass asks this first, then has its own reasons.
+        A subclass calls this first, then checks its own conditions.
         """
         if self.takes_tf32 and problem.dtype == "f32":
             if problem.math != "tf32":
@@ -114,45 +114,45 @@ class Family(ABC):
         return too_many(problem)
 
     def inner(self, problem: Problem, device: Device) -> Problem:
-        """The problem that the rules look at: another one where another family's kernel does the work."""
+        """The problem that the rules are about: another one if another family's kernel does the work."""
         return problem
 
     @abstractmethod
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """The tunables and their values for this problem, in the order to choose them."""
+        """The tunables and their values for this problem, in the order in which they are chosen."""
 
     @abstractmethod
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """The legality rules on such a device, each with its hardware reason."""
+        """The legality rules on this kind of device, each with its hardware reason."""
 
     @abstractmethod
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out the launches of a legal config.
 
         ``aligned=False`` gives a variant for tensors whose base pointers are not 16-byte aligned. It reads
-        the same packed filter and may need workspace that the other does not. No rule is asked again for it:
-        those of shared memory must cover both.
+        the same packed filter and may need more workspace. Rules are not checked again for it: those of
+        shared memory must cover both.
         """
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
-        """Count the work of a legal config, for the model: of every family that is ``tunable``."""
+        """Count the work of a legal config, for the model; every ``tunable`` family has this."""
         raise NotImplementedError(f"{self.name}: only families that are not tunable do without")
 
     def multiplies(self, problem: Problem) -> float:
-        """Multiplications that it does for each that the formula has."""
+        """Multiplications that it does for each one of the formula."""
         return 1.0
 
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
-        """What ``explain`` adds of a config's workspace, by name."""
+        """What ``explain`` says in addition about a config's workspace, by name."""
         return {}
 
     def deterministic(self, config: Config) -> bool:
-        """Whether two runs give the same bits: atomic adds come in any order, all else in a fixed one."""
+        """Whether two runs give the same bits: atomic adds have no fixed order, everything else has."""
         return config.values.get("combine") != ATOMIC
 
     @abstractmethod
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """Length of the longest sequential chain of f32 adds of one output, for the bound."""
+        """Length of the longest sequential chain of f32 adds of one output, for the error bound."""
 
     def check(self, problem: Problem, device: Device, config: Config) -> None:
         """Raise ConfigError if the family refuses the problem, or with the first broken rule."""

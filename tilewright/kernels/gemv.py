@@ -6,7 +6,7 @@ its bytes are in flight.
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64, round_up
+from tilewright.arithmetic import ceil_div, offset64, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
@@ -33,17 +33,7 @@ from tilewright.kernels.split_k import (
     share_defines,
     zeros_before,
 )
-from tilewright.kernels.tile import (
-    ATOMIC,
-    COMBINE_NAMES,
-    LAST,
-    NONE,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    up_to,
-)
+from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, TWO_PASS, View, image_defines, up_to
 from tilewright.kernels.word import dtype_code, issue_slots, word_channels
 from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import DTYPE_BYTES, Problem

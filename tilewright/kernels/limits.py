@@ -1,12 +1,12 @@
-"""What a device has room for, or lacks: registers, shared memory and threads of the blocks of a unit."""
+"""Resource limits of a device: registers, shared memory and threads of the blocks of a unit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Param, Rule
-from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
 DECLARED_SHARED = 128  # bytes that a kernel declares beside its tiles, at most: a flag, barriers
@@ -60,24 +60,24 @@ def too_large(problem: Problem) -> str | None:
 
 
 def no_tensor_cores(device: Device) -> str | None:
-    """Say so where a device has none that a warp's products of sm_80 run on."""
+    """Say so if a device has no tensor cores with ``mma.sync`` of sm_80."""
     return None if device.tensor_macs else "the device has no tensor cores with the products of sm_80"
 
 
 def no_gpu(device: Device) -> str | None:
-    """Say so where a device has not the threads of a GPU."""
+    """Say so if a device is not a GPU."""
     return None if device.is_gpu else "it is made for the threads of a GPU"
 
 
 def no_kernels(device: Device) -> str | None:
-    """Say so where a device runs no kernels at all."""
+    """Say so if a device runs no kernels at all."""
     return None if device.backend in ("cuda", "opencl") else f"the {device.backend} backend runs no kernels"
 
 
 def fits_registers(device: Device, need: int, threads: int, spare: int = 15) -> bool:
-    """Whether a thread has the registers that it needs, and a unit those of so many threads.
+    """Whether a thread may have ``need`` registers, and a unit has them for so many threads.
 
-    ``spare``: how far above the estimate the compiler may come before it spills.
+    ``spare``: registers that the compiler may need above the estimate.
     """
     per_scheduler = ceil_div(threads, SCHEDULERS * device.lanes) * device.lanes  # threads of the fullest one
     held = device.regs_per_unit // SCHEDULERS
@@ -85,16 +85,16 @@ def fits_registers(device: Device, need: int, threads: int, spare: int = 15) -> 
 
 
 def fits_shared(device: Device, tiles: int, blocks: int, declared: int = DECLARED_SHARED) -> bool:
-    """Whether a block may have so many bytes of shared memory, and a unit those of so many blocks.
+    """Whether a block may have so many bytes of shared memory, and a unit has them for so many blocks.
 
-    Tiles begin at whole lines of it, behind what the kernel has ``declared``.
+    Tiles begin at a whole line, after the bytes that the kernel has ``declared``.
     """
     block = tiles + declared
     return block <= device.shared_per_block and blocks * (block + RESERVED_SHARED) <= device.shared_per_unit
 
 
 def resident(device: Device, registers: int, threads: int, shared_bytes: int, least: int) -> int:
-    """Blocks that a unit holds at once: more than ``least``, which was asked for, where there is room."""
+    """Blocks that a unit holds at once: at least ``least``, which was asked for, and more if they fit."""
     by_registers = device.regs_per_unit // ((registers + 8) * threads)
     by_shared = device.shared_per_unit // (shared_bytes + DECLARED_SHARED + RESERVED_SHARED)
     return max(least, min(by_registers, by_shared, device.threads_per_unit // threads))

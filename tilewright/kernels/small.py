@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.device import Device
 from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param, bands_rules, many_channels
 from tilewright.kernels.family import CONSTANT, Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import MOST_BODY, blocks_param, fits_shared, no_gpu, shared_rule
 from tilewright.kernels.split_k import left_bytes, operands, partial_sums, pool_apart, second_pass
-from tilewright.kernels.tile import COMBINE_NAMES, ceil_div, columns_under, up_to
+from tilewright.kernels.tile import COMBINE_NAMES, columns_under, up_to
 from tilewright.kernels.word import in_tiles
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem

@@ -1,13 +1,14 @@
-"""How shares of the sum over C meet across the grid: the rules, launches and buffers that specs share."""
+"""Split-K: how shares of the sum over C are combined across the grid; rules, launches, buffers for specs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import ZERO, Buffer, Launch, Param, Rule
 from tilewright.kernels.requant import scale_operand
-from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, TWO_PASS, ceil_div
+from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, TWO_PASS
 from tilewright.kernels.word import word_bytes
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -15,15 +16,15 @@ SUM_THREADS = 256
 
 
 def may_combine(pr: Problem, shares: int, combine: int) -> bool:
-    """Whether shares across the grid may be combined so. A single share needs no combining, except that
-    a pooled layer may leave it to a second kernel (TWO_PASS)."""
+    """Whether shares across the grid may be combined in this way. A single share needs no combining, except
+    that a pooled layer may leave it to a second kernel (TWO_PASS)."""
     if shares > 1:
         return combine != NONE
     return combine == NONE or (combine == TWO_PASS and pr.epilogue.pool is not None)
 
 
 def pool_apart(pr: Problem) -> int:
-    """What becomes of whole sums where the kernel that makes them does not pool: a second one does."""
+    """How a kernel that does not pool hands on complete sums: to a second one if there is a pool."""
     return TWO_PASS if pr.epilogue.pool else NONE
 
 
@@ -58,7 +59,7 @@ POOL_APART = Rule(
 
 
 def combine_param(*ways: int, doc: str = "how the grid's shares meet") -> Param:
-    """The tunable that says how shares meet."""
+    """The tunable that says how shares are combined."""
     return Param("combine", ways, doc, tuple(COMBINE_NAMES[way] for way in ways))
 
 
@@ -67,24 +68,24 @@ POOL_PARAM = combine_param(NONE, TWO_PASS, doc="sums stored at once, or left to 
 
 
 def share_defines(combine: int, sc: int = 1, sg: int = 1) -> dict[str, int]:
-    """The defines of tile.h that say how many shares of C a cluster and the grid have, and how they meet."""
+    """The defines of tile.h for the shares of C across a cluster and the grid, and how they are combined."""
     return dict(COMBINE=combine, SC=sc, SG=sg, SUM_THREADS=SUM_THREADS)
 
 
 def operands(combine: int, x: str = "x") -> tuple[str, ...]:
-    """What a kernel is given first; its sums go to y, or are left to a second kernel."""
+    """The first arguments of a kernel; its sums go to y, or to a buffer for a second kernel."""
     return (x, "w", "bias", "z", "partial" if combine == TWO_PASS else "y")
 
 
 def zeros_before(device: Device, combine: int) -> tuple[Launch, ...]:
-    """The launch that fills y with zeros for shares to be added to, where blocks do not do so (tile.h)."""
+    """The launch that zeroes y before atomic adds, if blocks do not do so themselves (tile.h)."""
     if combine != ATOMIC or device.is_cuda:
         return ()
     return (Launch(ZERO, (1, 1, 1), (1, 1, 1), ("y",)),)
 
 
 def second_pass(pr: Problem, combine: int, chained: bool = True) -> tuple[Launch, ...]:
-    """The launch that adds up the shares in ``partial`` and pools, where a kernel has left its sums there."""
+    """The launch that adds up the shares in ``partial`` and pools, if a kernel has stored its sums there."""
     if combine != TWO_PASS:
         return ()
     groups, args = ceil_div(pr.y_elements, SUM_THREADS), ("partial", "bias", "z", "y", *scale_operand(pr))
@@ -92,30 +93,30 @@ def second_pass(pr: Problem, combine: int, chained: bool = True) -> tuple[Launch
 
 
 def left_bytes(pr: Problem, combine: int) -> int:
-    """Bytes of whole sums that are left to the second kernel of ``second_pass``; 0 where there is none."""
+    """Bytes of complete sums that the kernel of ``second_pass`` reads; 0 if there is none."""
     return word_bytes(pr) * pr.z_elements if combine == TWO_PASS else 0
 
 
 def stored_bytes(pr: Problem, combine: int) -> int:
-    """Bytes of what a whole sum is stored as: an output, or a sum that is left."""
+    """Bytes in which a complete sum is stored: as an output, or for a second kernel."""
     return word_bytes(pr) if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
 
 
 def partial_sums(pr: Problem, combine: int) -> tuple[Buffer, ...]:
-    """The buffer for whole sums that are left to the second kernel of ``second_pass``."""
+    """The buffer for complete sums that the kernel of ``second_pass`` reads."""
     return (Buffer("partial", left_bytes(pr, combine)),) if combine == TWO_PASS else ()
 
 
 def reduction_buffers(
     pr: Problem, cf: Mapping[str, int], parts: int, tiles: int, word: int = 4, more: int = 0
 ) -> tuple[Buffer, Buffer]:
-    """The buffers in which shares meet: sums of ``word`` bytes, and who has arrived.
+    """The buffers that combine shares: partial sums of ``word`` bytes, and arrival counters.
 
     Args:
-        parts: partial sums that blocks leave to the last one to arrive.
-        tiles: output tiles. Each has an arrival counter, one for each block of a cluster that finishes a part
-            of it.
-        more: counters that the kernel uses for itself.
+        parts: partial sums that blocks store for the last one to arrive.
+        tiles: output tiles. Each has an arrival counter, or one for each block of a cluster that finishes a
+            part of it.
+        more: further counters that the kernel needs.
     """
     combine = cf["combine"]
     sums = {TWO_PASS: cf["sg"] * pr.z_elements, LAST: parts}.get(combine, 0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.kernels.tile import ceil_div, lines, quad_pitch
+from tilewright.arithmetic import ceil_div
+from tilewright.kernels.tile import lines, quad_pitch
 
 
 @dataclass(frozen=True)

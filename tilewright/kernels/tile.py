@@ -1,11 +1,10 @@
-"""What the specs of tiled families share: the problem as a kernel walks it, and tiles of it."""
+"""What the specs of tiled families share: the problem as a kernel iterates over it, and its tiles."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.arithmetic import ceil_div as ceil_div  # specs have it from here
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.problem import Problem
 
 NONE, ATOMIC, TWO_PASS, LAST = range(4)  # how shares of C meet (split_k.py)
@@ -20,10 +19,10 @@ def lines(words: int) -> int:
 
 
 def quad_pitch(channels: int) -> int:
-    """Words from one staged pixel to the next, where four channels are copied and read at once.
+    """Words from one staged pixel to the next, if four channels are copied and read at once.
 
-    Eight more than the channels keep sectors whole and put the next pixel into other banks; where they would
-    not, four more do the latter.
+    Padding by eight words keeps sectors whole and puts the next pixel into other banks; where it would
+    not, padding by four does the latter.
     """
     return channels + (8 if (channels + 8) % 16 else 4)
 
@@ -35,7 +34,7 @@ def up_to(limit: int, values: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class View:
-    """The problem as the kernel walks it: pixels of a 1x1 layer lie in one row."""
+    """The problem as the kernel iterates over it: the pixels of a 1x1 layer are one row."""
 
     n: int
     h: int
@@ -45,7 +44,7 @@ class View:
 
     @classmethod
     def of(cls, pr: Problem) -> View:
-        """Flatten the image where every output pixel needs just its own input pixel."""
+        """Flatten the image if every output pixel needs only its own input pixel."""
         pointwise = (pr.r, pr.s, pr.stride, pr.pad) == (1, 1, (1, 1), (0, 0, 0, 0))
         if not pointwise or pr.epilogue.pool:
             return cls.unflattened(pr)
@@ -59,17 +58,17 @@ class View:
         return cls(pr.n, pr.h, pr.w, pr.p, pr.q)
 
     def outputs(self, pr: Problem) -> tuple[int, int]:
-        """Rows and columns of y: pooled, or those of the sum as it is walked."""
+        """Rows and columns of y: pooled, or those of the view."""
         return (pr.y_p, pr.y_q) if pr.epilogue.pool else (self.p, self.q)
 
 
 def rows_under(pr: Problem, outputs: int) -> int:
-    """Rows of the image that so many neighbouring rows of outputs see, from the first to the last."""
+    """Rows of the image under so many neighbouring rows of outputs, from the first to the last."""
     return (outputs - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
 
 
 def columns_under(pr: Problem, outputs: int) -> int:
-    """Columns of the image that so many neighbouring columns of outputs see, from the first to the last."""
+    """Columns of the image under so many neighbouring columns of outputs, from the first to the last."""
     return (outputs - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
 
 
@@ -104,7 +103,7 @@ class ProductTiling:
 
 
 def windows(pr: Problem, combine: int, extent: int) -> int:
-    """Outputs along one side of a block's tile of ``extent`` sums: fewer where the block itself pools."""
+    """Outputs along one side of a block's tile of ``extent`` sums: fewer if the block itself pools."""
     pool = pr.epilogue.pool
     if pool is None or combine == TWO_PASS:
         return extent
@@ -153,12 +152,12 @@ def layer_defines(
 
 
 def k_fastest(pr: Problem) -> int:
-    """K_FASTEST of tile.h, where neighbouring blocks are to share the larger of filter and input."""
+    """K_FASTEST of tile.h, so that neighbouring blocks share the larger of filter and input."""
     return int(pr.w_bytes < pr.x_bytes)
 
 
 def single_tile_defines() -> dict[str, int]:
-    """The defines of tile.h where it has no part in who computes what: one tile, one step over C."""
+    """The defines of tile.h for kernels that do not use its tiling: one tile, one step over C."""
     return dict(STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0)
 
 
@@ -171,11 +170,11 @@ def row_runs(
     pr: Problem, width: int, step: int, first: int, need: int, aligned: bool, most: int = 4,
     sectors: bool = False,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """How a row of an image is staged: a run that one copy takes, numbers before the first, and in all.
+    """How a row of an image is staged: numbers of a copy (a run), before the first needed, and in total.
 
-    Tiles begin at numbers ``first``, ``first + step``, ... of a row, which has ``width`` of them, and need
-    ``need``. A run lies inside the image or in the padding, never in both, and is as aligned in memory as in
-    the staged row; with ``sectors`` 8 numbers together are, where the row allows it.
+    Tiles begin at numbers ``first``, ``first + step``, ... of a row of ``width`` numbers, and need
+    ``need`` of them. A run is either inside the image or in the padding, and has the same alignment in memory
+    as in the staged row; with ``sectors`` so have 8 numbers together, if the row allows it.
     """
     run = next(run for run in (4, 2, 1) if run <= most and width % run == step % run == 0)
     run = 1 if pr.is_integer or not aligned else run

@@ -1,7 +1,7 @@
-"""What the model reads of one Config: counts of its main kernel, and of how shares meet.
+"""The model's input for one Config: counts of its main kernel, and of how partial sums are combined.
 
-A GPU and a CPU are bound by different things, so each has counts of its own: ``GpuWork`` and ``CpuWork``. The
-defaults are those of a kernel that stages nothing and whose shares of C, if there are any, meet nowhere.
+A GPU and a CPU have different bottlenecks, so each has its own counts: ``GpuWork`` and ``CpuWork``. The
+defaults are those of a kernel that stages nothing and does not split the sum over C.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What the model of every device reads.
+    """Counts that the models of GPUs and CPUs share.
 
     Attributes:
-        blocks: blocks of the launch, which units (multiprocessors, cores) take in turn.
+        blocks: blocks of the launch, distributed over the units (multiprocessors, cores).
         dram_bytes: bytes of the packed filter, input and output, each once.
-        combine: how shares of C meet: none, atomic, two_pass, last.
-        partial_bytes: bytes of partial sums written to memory in all.
+        combine: how shares of C are combined: none, atomic, two_pass, last.
+        partial_bytes: bytes of partial sums written to memory, in total.
         useful: outputs asked for / outputs computed.
         register_intensity: flops per element loaded into registers (the source's equation).
         block_intensity: flops per element staged by a block (the source's equation).
-        more_launches: launches before and after the main kernel, beside those that combine.
-        more_bytes: bytes that those read and write, in all.
+        more_launches: launches before and after the main kernel, without those that combine.
+        more_bytes: bytes that those read and write, in total.
     """
 
     blocks: int
@@ -45,25 +45,25 @@ class GpuWork(Counts):
         registers: estimate of registers of a thread.
         resident: blocks that a unit holds at once.
         shared_bytes: shared memory of a block.
-        steps: of a block along the sum, a turn of its main loop each.
+        steps: iterations of a block's main loop.
         buffers: staging buffers of the main loop (0: nothing is staged).
-        fma: vector-lane multiply-adds of a thread, in all.
-        shared_loads: 32-bit words that a thread loads from shared memory, in all.
-        global_loads: 32-bit words that a thread loads straight from global memory, in all.
-        staging: instructions of a thread that stage the inputs, in all.
-        epilogue: instructions of a thread after the main loop, in all.
-        wavefronts: cycles that the shared loads of a block hold the shared-memory port, in all.
-        load_bytes: bytes that a block loads from the L2 cache, in all.
+        fma: vector-lane multiply-adds of a thread, in total.
+        shared_loads: 32-bit words that a thread loads from shared memory, in total.
+        global_loads: 32-bit words that a thread loads directly from global memory, in total.
+        staging: instructions of a thread that stage the inputs, in total.
+        epilogue: instructions of a thread after the main loop, in total.
+        wavefronts: cycles for which the shared loads of a block occupy the shared-memory port, in total.
+        load_bytes: bytes that a block loads from the L2 cache, in total.
         store_sectors: 32-byte sectors that a block writes.
         cluster: shares of C across a cluster.
         shares: shares of C across the grid.
         tile_bytes: bytes of one block's output tile.
-        tensor_cycles: cycles that a block holds all tensor cores of a unit, in all.
-        turn_cycles: cycles that a turn of the main loop takes at least: its data must have come.
+        tensor_cycles: cycles for which a block occupies all tensor cores of a unit, in total.
+        turn_cycles: least cycles of an iteration of the main loop: its data must have arrived.
         gang: blocks that run at once in one cluster (the hopper family; others leave it at 1).
-        fetch: time from the launch to the first data, where 1 is that of blocks whose threads all load.
-        streams: whether threads do nothing but read what they use once, many bytes of each under way.
-        stays: whether blocks take tile after tile: the next one's data come while sums are stored.
+        fetch: time from the launch to the first data, relative to blocks whose threads all load.
+        streams: whether threads only read data that they use once, with many bytes in flight each.
+        stays: whether blocks are persistent: the next tile's data arrive while sums are stored.
     """
 
     threads: int
@@ -93,25 +93,25 @@ class GpuWork(Counts):
 
 @dataclass(frozen=True, kw_only=True)
 class CpuWork(Counts):
-    """Counts on CPU cores: one core runs a block. Instructions, loads and bytes are those of a block, in all.
+    """Counts on CPU cores, where a core runs a block. Instructions, loads and bytes are a block's totals.
 
     Attributes:
         vectors: vector registers that the inner loop holds.
         width: 32-bit numbers of the vector of one multiply-add, of which an f64 takes two; 1: a scalar.
-        multiply_adds: multiply-add instructions, or those that stand for one (dot4).
+        multiply_adds: multiply-add instructions, or those that replace one (dot4).
         filter_loads: loads of the filter in the inner loop.
         input_loads: loads of the input in the inner loop.
-        turns: turns of the inner loop: how often each accumulator is added to.
-        copying: instructions that copy the input or bring it into form, before it is multiplied.
+        turns: iterations of the inner loop: how often each accumulator is added to.
+        copying: instructions that copy or convert the input before it is multiplied.
         storing: instructions from accumulators to memory.
         filter_bytes: bytes of the filter that the inner loop reads, from whichever cache.
-        filter_once_bytes: bytes of the filter that the block reads, each once.
-        filter_tile_bytes: bytes of the filter of one register tile: what is read again for the next one.
+        filter_once_bytes: distinct bytes of the filter that the block reads.
+        filter_tile_bytes: bytes of the filter of one register tile, which are read again for the next one.
         input_bytes: bytes of the input that the inner loop reads, from whichever cache.
-        input_tile_bytes: bytes of the input that a block goes through before it, or the next one, reads one
-            again (0: fewer than the first cache holds).
+        input_tile_bytes: bytes of the input that a block reads before it, or the next block, reads one of
+            them again (0: fewer than the first-level cache holds).
         place_bytes: bytes of the cache lines under a block whose input is read in place.
-        place_turns: how often the block goes through them.
+        place_turns: how often the block reads all of them.
     """
 
     vectors: int

@@ -1,7 +1,7 @@
-"""Calibration: what one device really does. The floor and the model's estimates rest on it.
+"""Calibration: the rates that one device really reaches, on which the floor and the model's estimates rest.
 
-Whatever else a machine does makes a calibration too low, and the floor too high: so the best of all counts,
-and a kernel that is right and beats the floor is taken for a calibration too (``outdone``).
+Other work on the machine makes calibrated rates too low, and the floor too high: so the best calibration ever
+counts, and a correct kernel that beats the floor raises the rates too (``outdone``).
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def calibrate(runtime: Runtime, anew: bool = False) -> Rates:
 def outdone(runtime: Runtime, problem: Problem, us: float, multiplies: float = 1.0) -> float:
     """Return a layer's floor in us; first raise the rates if a kernel was faster than they allow.
 
-    They rise to 1.3 times what was measured at most; a floor may be longer than the kernel took then.
+    They rise to at most 1.3 times what was measured, so a kernel may still be faster than the floor.
 
     Args:
         runtime: where it ran; its ``device`` has the new rates afterwards.
         problem: the layer.
         us: the cold median of a kernel whose answer was right.
-        multiplies: ``Family.multiplies`` of the kernel: of fewer multiplications a device can do more.
+        multiplies: ``Family.multiplies`` of the kernel.
     """
     device, least = runtime.device, floor(problem, runtime.device)
     took_us = us - least.empty_us

@@ -1,8 +1,8 @@
 """The measuring protocol: interleaved rounds, flushed caches, medians with intervals.
 
 One protocol for our kernels and for every peer. A *contestant* is a function that enqueues one run. Before
-each the caches are flushed: of data by reading, for what is written would take bandwidth from the run; a
-GPU's of code by running other code, since a layer in a network finds that of others there.
+each run the caches are flushed: data caches by reading, since dirty lines would take bandwidth from the run;
+a GPU's instruction caches by running other code, since inside a network they hold the code of other layers.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Limits:
         min_rounds: rounds before anyone is dropped or anything stops.
         max_rounds: cap on rounds.
         max_s: cap on seconds, checked once a round; three times as many before ``min_rounds`` are done.
-        patience_s: seconds to go on where someone's figure is still noisy.
+        patience_s: additional seconds while any contestant's figure is noisy.
         relative: a half width below this share of the median is small enough.
         absolute_us: a half width below this is small enough, in us.
         drop: stop timing a contestant whose interval lies wholly above the best's.
         separate: go on, up to the caps, until only one contestant is left.
         hopeless: after three runs, stop timing a contestant all of whose runs are this many times slower than
-            the best. One may be slow because the host was late to enqueue it.
-        warm_runs: most runs in the row of the warm figure; 0 takes none.
+            the best. One run may be slow because the host was late to enqueue it.
+        warm_runs: most runs in succession for the warm figure; 0: it is not measured.
     """
 
     min_rounds: int = FEWEST
@@ -153,9 +153,9 @@ def measure(
 
 
 def ticks() -> tuple[int, int]:
-    """Return the time that a virtual machine's host gave to others, and that the machine was not idle.
+    """Return the time that a virtual machine's host took away, and the time that the machine was not idle.
 
-    In ticks of all cores, since the start; zeros where the system does not say (no Linux).
+    In ticks of all cores since boot; zeros if the system does not tell (no Linux).
     """
     with suppress(OSError, ValueError):
         name, *words = PROC_STAT.read_text(encoding="ascii").partition("\n")[0].split()[:9]

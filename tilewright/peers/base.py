@@ -58,14 +58,14 @@ class Setting:
         threads = min(runtime.device.units, cores())
         return cls(runtime.device, threads, lambda: runtime.stream, runtime.timed)
 
-    def quick_us(self, run: Run, runs: int = 3) -> float:
-        """Return a rough time of one run: the least of a few, after one to warm up.
+    def quick_us(self, run: Run) -> float:
+        """Return a rough time of one run: the least of three, after one to warm up.
 
         It says which ways of a peer are worth measuring, so what held a run up must not count: by the median
         of three cuDNN's fastest engine for R6 in i8 was left out once, at 368 us instead of 24.
         """
         run()
-        return min((self.timed or wall_us)(run) for _ in range(runs))
+        return min((self.timed or wall_us)(run) for _ in range(3))
 
 
 @dataclass

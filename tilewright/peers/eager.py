@@ -45,10 +45,7 @@ def told(epilogue: Epilogue, fused: Collection[str]) -> str:
 class Eager:
     """The steps that are left of an epilogue, each a kernel of its own, in place but for the pool."""
 
-    def __init__(
-        self, epilogue: Epilogue, bias: Any = None, z: Any = None, done: Collection[str] = (),
-        scale: Any = None,
-    ):  # fmt: skip
+    def __init__(self, epilogue: Epilogue, bias: Any, z: Any, done: Collection[str], scale: Any = None):
         """Choose the operations.
 
         Args:

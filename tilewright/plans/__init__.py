@@ -1,1 +1,1 @@
-"""A Plan: one config of a kernel, compiled and bound; why that one; kept for its next use; on arrays."""
+"""Plans: a compiled config of a kernel with its workspace; why it was chosen; cached; on callers' arrays."""

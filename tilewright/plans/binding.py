@@ -1,4 +1,4 @@
-"""Callers' arrays as a kernel reads and writes them: in its layout, without a copy, or refused."""
+"""Callers' arrays are validated and passed to a kernel in its layout, without a copy, or refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TURNED = "channels_last, as x is"
 
 
 class Binding:
-    """What a layer takes of arrays, and what its kernel is given of them.
+    """Validates the arrays of a layer, and binds them to the operands of its kernel.
 
     Args:
         problem: the layer.
@@ -54,16 +54,16 @@ class Binding:
     def bind(
         self, x: ArrayView, given: Mapping[str, ArrayView], beside: Mapping[str, ArrayView], layout: str
     ) -> tuple[Mapping[str, Array], Array]:
-        """Return what the kernel reads and writes beside the filter; and the output as the caller gets it.
+        """Return the kernel's operands except the filter, and the output as the caller gets it.
 
-        A call whose signature (layout, names and specs of its arrays) is known to fit is not looked at again:
+        A call whose signature (layout, names and specs of its arrays) is known to fit is not validated again:
         calls are short.
 
         Args:
             x: the input.
             given: all arrays of the call, by name.
-            beside: of them bias, z, out, scale.
-            layout: how the caller reads shapes; only by nchw a tensor in channels_last is (N, C, H, W).
+            beside: of these bias, z, out, scale.
+            layout: in which the caller sees shapes; only with nchw a channels_last tensor is (N, C, H, W).
 
         Raises:
             ArrayError: something is missing, superfluous, elsewhere, of a wrong dtype, shape or strides; the
@@ -102,7 +102,7 @@ class Binding:
             raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {self._home}, where the plan runs")
 
     def _as_they_are(self, x: ArrayView, beside: Mapping[str, ArrayView]) -> tuple[dict[str, Array], Array]:
-        """Bind arrays of a signature that was bound as it is before."""
+        """Bind arrays of a signature that is known to need no conversion."""
         arrays = {name: seen.array for name, seen in beside.items()}
         y = arrays.pop("out") if "out" in arrays else empty(x, self._problem.y_shape, self._problem.dtype_out)
         return {"x": x.array, "y": y, **arrays}, y
@@ -123,7 +123,7 @@ class Binding:
 
 
 def require_fit(pr: Problem, x: ArrayView, beside: Mapping[str, ArrayView], layout: str) -> None:
-    """Refuse what stands beside x and w if its dtype or shape is wrong: before a kernel is compiled for it.
+    """Refuse bias, z, out or scale of a wrong dtype or shape, before a kernel is compiled.
 
     Raises:
         ArrayError: an array is; says what it must be.
@@ -142,7 +142,7 @@ def require_fit(pr: Problem, x: ArrayView, beside: Mapping[str, ArrayView], layo
 
 
 def _input(pr: Problem, name: str, x: ArrayView, may_turn: bool) -> tuple[Array, bool]:
-    """Return what the kernel reads, and whether the caller sees nhwc as (N, C, H, W)."""
+    """Return the kernel's input, and whether the caller sees nhwc as (N, C, H, W)."""
     if _turned(pr, x, may_turn):
         shaped(x, (pr.n, pr.c, pr.h, pr.w), name + " in channels_last")
         view = to_nhwc(x.array)
@@ -157,13 +157,13 @@ def _turned(pr: Problem, x: ArrayView, may_turn: bool) -> bool:
 
 
 def _in_channels_last(pr: Problem, x: ArrayView) -> bool:
-    """Whether a tensor is (N, C, H, W) in channels_last; of one that lies both ways the shape tells."""
+    """Whether a tensor is (N, C, H, W) in channels_last; if its strides fit both layouts, by its shape."""
     by_shape = x.shape != pr.x_shape and x.shape == (pr.n, pr.c, pr.h, pr.w)
     return x.spec.channels_last or (by_shape and x.spec.both_ways)
 
 
 def _residual(pr: Problem, name: str, z: ArrayView, turned: bool) -> Array:
-    """Return what the kernel adds; ``turned``: the caller sees nhwc as (N, C, H, W)."""
+    """Return the kernel's residual; ``turned``: the caller sees nhwc as (N, C, H, W)."""
     _shaped_residual(pr, name, z, turned)
     if not turned:
         return in_place(z)
@@ -187,7 +187,7 @@ def _output_shape(pr: Problem, turned: bool) -> tuple[int, ...]:
 def _output(
     pr: Problem, name: str, x: ArrayView, out: ArrayView | None, turned: bool
 ) -> tuple[Array, Array]:
-    """Return what the kernel writes, and the same as the caller gets it."""
+    """Return the kernel's output, and the same array as the caller gets it."""
     if out is None:
         y = empty(x, pr.y_shape, pr.dtype_out)
         return (on_host(y) if x.device == "cpu" else y), (to_nchw(y) if turned else y)

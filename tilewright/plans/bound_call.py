@@ -1,4 +1,4 @@
-"""A call of a plan whose arrays are known: what calls look at each time is looked at once."""
+"""A call of a plan on fixed arrays: they are validated once, not at each call."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tilewright.runtime.base import Memory
 
 @dataclass(frozen=True, eq=False)
 class BoundCall:
-    """A layer on arrays that stay the same, each call on what they hold then; made by ``LayerPlan.bind``.
+    """A layer bound to fixed arrays, whose current contents each call uses; made by ``LayerPlan.bind``.
 
-    It keeps its arrays. None of them may be moved or resized (``x.resize_`` of PyTorch) while it is used.
+    It keeps references to its arrays. They must not be moved or resized (``x.resize_`` of PyTorch) meanwhile.
 
     Attributes:
         out: what each call writes, and returns.
@@ -34,10 +34,10 @@ class BoundCall:
     def __call__(self) -> Array:
         """Run the layer once; return ``out``.
 
-        On CUDA it is enqueued on the caller's current stream; on a CPU the answer is there.
+        On CUDA it is enqueued on the caller's current stream; on a CPU it is complete on return.
 
         Raises:
-            CompileError, OutOfMemory: the first call on a stream may need a workspace.
+            CompileError, OutOfMemory: the first call on a stream may need a workspace of its own.
             RunError: the device failed.
             DeviceError: this process was forked from the one that opened the device.
         """
@@ -52,14 +52,14 @@ class BoundCall:
 
 
 class BoundLaunches:
-    """What a bound call enqueues on each stream that it was called on."""
+    """The launches of a bound call, for each stream that it was called on."""
 
     def __init__(self, memories: Mapping[str, Memory]) -> None:
         self._memories = memories
         self._of: WeakKeyDictionary[StreamPlan, list[Step]] = WeakKeyDictionary()
 
     def enqueue(self, stream: int | None, own: StreamPlan) -> None:
-        """Enqueue on a stream with what it has of the plan."""
+        """Enqueue on a stream with its resources, ``own``."""
         steps = self._of.get(own)
         if steps is None:
             steps = self._of[own] = own.plan.steps(self._memories, stream)

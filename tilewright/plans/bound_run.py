@@ -1,4 +1,4 @@
-"""A plan bound to memory, its filter packed: checked, timed beside peers, the reference of their answers."""
+"""A plan bound to memory, with its filter packed: used to check and time kernels, and as peers' reference."""
 
 from __future__ import annotations
 

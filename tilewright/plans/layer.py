@@ -34,14 +34,14 @@ class LayerPlan:
         plan: the kernel, which runs memory of the device rather than arrays.
 
     It may be called from several threads, whose calls are enqueued one after the other, and on several
-    streams: each gets a workspace and constant memory of its own at its first call, and has them as long as
-    the plan lives; a thread's own default stream (CUDA's per-thread one) as long as the thread. A CUDA call
+    streams: each stream gets its own workspace and constant memory at its first call and keeps them for the
+    life of the plan (CUDA's per-thread default stream: for the life of its thread). A CUDA call
     enqueues and returns; a CPU call waits for the answer. A CUDA graph that a call was recorded in uses the
     workspace of the stream that recorded it: keep the plan as long as the graph, and replay it on that
     stream, or in order with the calls there.
 
-    Copied, or pickled and sent to another process, it is planned again there: by its problem, device and
-    config.
+    A copy, or one that was pickled and sent to another process, is planned again there, with the same
+    problem, device and config.
 
     Example:
         >>> import numpy as np, tilewright as tw
@@ -77,7 +77,7 @@ class LayerPlan:
 
     @property
     def note(self) -> str:
-        """What to know of the choice ("untuned: the model's choice ..."), or empty."""
+        """What a user should know about the choice ("untuned: the model's choice ..."), or empty."""
         return self.plan.note
 
     @property
@@ -87,17 +87,17 @@ class LayerPlan:
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of device memory beside the arrays and the packed filter, for each stream.
+        """Bytes of device memory in addition to the arrays and the packed filter, for each stream.
 
-        Arrays that are not 16-byte aligned may take more: a call with such allocates it.
+        Arrays that are not 16-byte aligned may need more, which a call with such arrays allocates.
         """
         return self.plan.workspace_bytes
 
     @property
     def allocated_bytes(self) -> int:
-        """Bytes of device memory that it holds by now, of all streams that it ran on.
+        """Bytes of device memory that it holds now, for all streams that it ran on.
 
-        Workspaces, filters that calls have packed, and what arrays that are not aligned have needed.
+        These are workspaces, also those for unaligned arrays, and filters that calls have packed.
         """
         return self._streams.allocated_bytes
 
@@ -146,9 +146,9 @@ class LayerPlan:
 
         Args:
             x: input of shape ``problem.x_shape`` in the problem's dtype. For a problem in nhwc a PyTorch
-                tensor may also be (N, C, H, W) in channels_last, and so are z and the answer then. One that
-                lies both ways, of one channel or pixel, is what its shape says. On a CPU an input with gaps
-                is copied first; on a GPU it is refused.
+                tensor may also be (N, C, H, W) in channels_last, and then so are z and the output. If its
+                strides fit both layouts (one channel or pixel), its shape decides. On a CPU an input that is
+                not contiguous is copied first; on a GPU it is refused.
             packed_w: what ``pack`` returned.
             bias: shape (K,) in ``problem.dtype_added``, if and only if the problem has a bias.
             z: residual of shape ``problem.z_shape`` in that dtype, if and only if the problem adds one.
@@ -174,11 +174,11 @@ class LayerPlan:
     def run(
         self, x: ArrayView, w: ArrayView | Memory, beside: Mapping[str, ArrayView], layout: str = "nchw"
     ) -> Array:
-        """Run on arrays that were looked at; a filter that is not packed yet is packed on the way.
+        """Run on arrays that were looked at; a filter that is not packed is packed first.
 
-        ``beside``: what is given of bias, z, out, scale. ``layout``: how the caller reads shapes; only by
-        nchw a tensor in channels_last is (N, C, H, W). What has no room runs once more without the plans
-        that other layers have kept.
+        ``beside``: those given of bias, z, out, scale. ``layout``: in which the caller sees shapes; only with
+        nchw a channels_last tensor is (N, C, H, W). If memory runs out, cached plans of other layers are
+        dropped and it runs once more.
         """
         return with_room(self.plan.runtime, self.plan, self._run, x, w, beside, layout)
 
@@ -203,10 +203,10 @@ class LayerPlan:
         out: Array = None,
         scale: Array = None,
     ) -> BoundCall:
-        """Return a call that runs the layer on these arrays, again and again; the host has less to do for it.
+        """Return a function that runs the layer on these arrays each time, at less cost for the host.
 
-        Write the next input into ``x``. An array that a call would copy first (on a CPU one with gaps; on
-        OpenCL devices other than CPUs all) is copied in each call here, too.
+        Write the next input into ``x``. An array that a call would copy first (on a CPU one that is not
+        contiguous; on OpenCL devices other than CPUs any) is copied in each call here, too.
 
         Args:
             x, packed_w, bias, z, scale: as in a call.
@@ -259,7 +259,7 @@ class LayerPlan:
         self._in_turn(stream, enqueue)
 
     def _in_turn(self, stream: int | None, enqueue: Callable[[StreamPlan], None]) -> None:
-        """Enqueue with what a stream has; on a CPU wait, however the call ends: it has callers' arrays."""
+        """Enqueue with a stream's resources; on a CPU wait, however the call ends: callers own the arrays."""
         runtime = self.plan.runtime
         self._refuse_forked()
         with self._lock:
@@ -285,7 +285,7 @@ class LayerPlan:
 def _again(
     backend: str, index: int, problem: Problem, config: Config, why: Provenance, device_key: str
 ) -> LayerPlan | forked.Refused:
-    """Plan a layer that was pickled; on another device than there nothing is known of its config."""
+    """Plan a layer that was pickled; on another device its config counts as chosen by hand."""
     if backend != "numpy":
         try:
             forked.refuse()

@@ -44,7 +44,7 @@ class Plan:
         why: why it is this config.
         built: the compiled programs.
 
-    It knows memory of its device alone: ``layer.LayerPlan`` takes arrays. A Plan has one workspace: run it on
+    It works on memory of its device; ``layer.LayerPlan`` takes arrays. A Plan has one workspace: run it on
     one stream at a time.
     """
 
@@ -108,9 +108,9 @@ class Plan:
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes of device memory beside the arrays and the packed filter.
+        """Bytes of device memory in addition to the arrays and the packed filter.
 
-        Arrays that are not 16-byte aligned may take more: a run on such allocates it.
+        Arrays that are not 16-byte aligned may need more, which a run on such arrays allocates.
         """
         return sum(buffer.nbytes for buffer in self.blueprint.workspace)
 
@@ -118,7 +118,7 @@ class Plan:
     def of_one_stream(self) -> bool:
         """Whether a run writes to a workspace or to constant memory; else streams may share the plan.
 
-        What arrays need that are not aligned, each stream has for itself in any case.
+        Each stream has its own workspace for unaligned arrays in any case.
         """
         fills = any(launch.kernel == CONSTANT for launch in self.blueprint.launches)
         return fills or self.workspace_bytes > 0
@@ -169,7 +169,7 @@ class Plan:
             self.runtime.launch(loaded, launch, given, stream)
 
     def steps(self, memories: Mapping[str, Memory], stream: int | None = None) -> list[Step]:
-        """Return the launches of ``run``, each with its memories: for one who runs the same again and again.
+        """Return the launches of ``run``, each with its memories: for repeated runs on the same memory.
 
         Raises:
             ArrayError: an operand is missing or superfluous.
@@ -195,15 +195,15 @@ class Plan:
         ]
 
     def make_unaligned(self) -> bool:
-        """Make now what runs on arrays that are not aligned; return whether that is another program.
+        """Compile the variant for unaligned arrays now; return whether there is one.
 
         Raises:
-            CompileError, OutOfMemory: it is, and cannot be made.
+            CompileError, OutOfMemory: there is one, and it cannot be made.
         """
         return self._unaligned_for(None) is not self._aligned
 
     def _unaligned_for(self, stream: int | None) -> _Variant:
-        """Return what runs on arrays that are not aligned; what needs no other variant has none."""
+        """Return the variant for unaligned arrays; the aligned one if that does for both."""
         if self._recipe is None:
             self._recipe = self.family.blueprint(self.problem, self.device, self.config, aligned=False)
         if self._recipe == self.blueprint:
@@ -215,16 +215,16 @@ class Plan:
         return self._unaligned[whose]
 
     def let_go(self, key: StreamKey) -> None:
-        """Free what arrays that are not aligned needed on a stream that is no more."""
+        """Free the variant for unaligned arrays of a stream that has ended."""
         self._unaligned.pop(key, None)
 
     def let_go_unaligned(self) -> None:
-        """Free all that arrays that are not aligned needed."""
+        """Free all variants for unaligned arrays."""
         self._unaligned.clear()
 
     @property
     def allocated_bytes(self) -> int:
-        """Device memory that it holds by now: its workspace, and what arrays that are not aligned need."""
+        """Device memory that it holds now: the workspaces of all its variants."""
         return self._aligned.own_bytes + sum(one.own_bytes for one in list(self._unaligned.values()))
 
     def _variant(self, blueprint: Blueprint, spills: bool = False) -> _Variant:
@@ -249,7 +249,7 @@ class Plan:
 
 
 def unlike(problem: Problem, given: Set[str]) -> ArrayError:
-    """Return the error of an operand that is missing or superfluous, by the names that were given."""
+    """Return the error for an operand that is missing or superfluous among the given names."""
     name = next(iter(problem.operands.keys() ^ given))
     what = "given, but the problem has none" if name in given else "missing"
     return ArrayError(f"{name}: is {what} ({problem})")

@@ -1,5 +1,5 @@
 """An LRU cache of plans, bounded by their number and by the memory that they hold. When another plan runs
-out of memory, all of that is freed."""
+out of memory, the whole cache is freed."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Key = tuple[Request, int, tuple[str, bool] | None]  # with the runtime's id, and
 
 @dataclass(eq=False)
 class CacheEntry:
-    """A plan, or the place of one; who finds none under the lock makes it.
+    """A plan, or the slot for one; whoever finds it empty, under the lock, makes the plan.
 
-    ``layer`` is what takes callers' arrays to the plan: both are let go together.
+    ``layer`` is the plan's LayerPlan, for callers' arrays: both are dropped together.
     """
 
     plan: Plan | None = None
@@ -43,16 +43,16 @@ class CacheEntry:
     _seen: object = None  # the state of the store then
 
     def tried(self) -> None:
-        """Remember that it was looked just now for the plan that it should be."""
+        """Remember that a better plan was looked for just now."""
         self._tried = _let_go, time.monotonic()
 
     def saw(self, state: object) -> bool:
-        """Remember the state of the store; return whether it is another one than before."""
+        """Remember the state of the store; return whether it has changed."""
         before, self._seen = self._seen, state
         return state != before
 
     def may_change(self) -> bool:
-        """Whether plans were let go since, or enough time has gone by: to compile and load takes a while."""
+        """Whether plans were dropped since then, or enough time has passed: compiling and loading is slow."""
         let_go, then_s = self._tried
         return let_go != _let_go or time.monotonic() - then_s >= RETRY_S
 
@@ -69,7 +69,7 @@ _let_go = 0  # plans until now
 
 
 def entry_of(key: Key) -> CacheEntry:
-    """Return the entry of a key, now the one used last; where there was none, an empty one."""
+    """Return the entry of a key, made the most recently used; a new, empty one if there was none."""
     dropped = []  # here and below: freed once nobody waits for the lock, since to free memory takes a while
     with _lock:
         found = _plans.setdefault(key, CacheEntry())
@@ -80,9 +80,9 @@ def entry_of(key: Key) -> CacheEntry:
 
 
 def forget(problem: Problem | None = None, likeness: Callable[[Problem], Problem] = lambda one: one) -> None:
-    """Let go of the plans of a problem (None: of all): its next use asks the store again.
+    """Drop the plans of a problem (None: of all), so that its next use asks the store again.
 
-    So do the others of its ``likeness``, which one winner may serve.
+    Plans of problems with the same ``likeness`` are dropped too, since they may use its winner.
     """
     dropped, mine = [], None if problem is None else likeness(problem)
     with _lock:
@@ -91,7 +91,7 @@ def forget(problem: Problem | None = None, likeness: Callable[[Problem], Problem
 
 
 def make_room(runtime: Runtime, keep: Plan | None = None) -> bool:
-    """Let go of the plans on a device that hold memory, but for one; return whether there were any."""
+    """Drop the plans on a device that hold memory, except one; return whether there were any."""
     with _lock:
         theirs = {
             key: one for key, one in _plans.items()
@@ -103,10 +103,10 @@ def make_room(runtime: Runtime, keep: Plan | None = None) -> bool:
 
 
 def with_room(runtime: Runtime, keep: Plan | None, make: Callable[..., T], *given: Any) -> T:
-    """Do what needs memory; where there is no room, once more without the plans kept there, but for one.
+    """Call ``make``; if it runs out of memory, drop the cached plans on the device except one, and retry.
 
     Raises:
-        OutOfMemory: there is none then either, or there was nothing to let go of.
+        OutOfMemory: the retry failed too, or there was nothing to drop.
     """
     try:
         return make(*given)
@@ -118,9 +118,9 @@ def with_room(runtime: Runtime, keep: Plan | None, make: Callable[..., T], *give
 
 
 def let_go_oldest(runtime: Runtime, newest: Plan) -> None:
-    """Let go of the plans on a device that were not used for the longest time, until the others are small.
+    """Drop the least recently used plans on a device until the others fit the limit.
 
-    To be called when a plan was made, or has come to hold more: it is the one that stays.
+    To be called when a plan was made, or has grown: that plan stays.
     """
     let_go = []
     with _lock:
@@ -135,12 +135,12 @@ def let_go_oldest(runtime: Runtime, newest: Plan) -> None:
 
 
 def _drop(key: Key) -> CacheEntry:
-    """Take a plan out of the dict; it is freed when nobody has it any more."""
+    """Remove a plan from the cache; it is freed when nobody refers to it."""
     global _let_go
     _let_go += 1
     return _plans.pop(key)
 
 
 def _bytes_on(runtime: Runtime, key: Key, found: CacheEntry) -> int:
-    """Bytes that a plan holds on a device; 0 if it is on another, or not made yet."""
+    """Bytes that a plan holds on a device; 0 if it is on another device, or not made yet."""
     return found.allocated_bytes if key[1] == id(runtime) else 0

@@ -1,4 +1,4 @@
-"""Why a plan has its config: the reasons as values, and the one place that puts them into words."""
+"""Why a plan has its config: the reasons as values, and their text for users."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Provenance:
             because the reference is slow.
         passed: why other families could not be used.
         missed: the winner that it replaces.
-        options: of the search that would find a winner: " --deterministic".
-        like: the layer alike, where the config is its winner.
+        options: command-line options of the search that would find a winner: " --deterministic".
+        like: the similar layer whose winner the config is, if it is one.
         remark: what else a user should know.
     """
 

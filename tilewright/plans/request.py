@@ -1,4 +1,4 @@
-"""What is asked of dispatch, put together once where it was asked; kept plans are found by it."""
+"""A request to dispatch, made once from a caller's arguments; part of the key of cached plans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Request:
     Attributes:
         problem: the layer.
         deterministic: only configs that give the same bits each time.
-        families: names of those to choose from; none: all that race, and at last the reference.
+        families: names of those to choose from; empty: all that race, and as a last resort the reference.
     """
 
     problem: Problem

@@ -1,4 +1,4 @@
-"""What each stream has of a plan: a workspace, constant memory and room to pack a filter, all its own."""
+"""Per-stream resources of a plan: each stream has its own workspace, constant memory and packed filter."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tilewright.runtime.base import Memory
 
 @dataclass(eq=False)
 class StreamPlan:
-    """What one stream has of its own of a plan.
+    """The resources of one stream.
 
     Attributes:
         plan: the kernel, with the stream's workspace.
-        packed: room to pack a filter; None until one was packed here.
-        recorded: whether it is in a graph, which goes on to use it when the thread is no more.
-        counted_bytes: what it held when it was last looked whether all plans together hold too much.
+        packed: buffer for a packed filter; None until one was packed here.
+        recorded: whether a CUDA graph uses it, which may outlive the thread.
+        counted_bytes: bytes that it held when the plans' total was last checked.
     """
 
     plan: Plan
@@ -29,16 +29,16 @@ class StreamPlan:
 
     @property
     def allocated_bytes(self) -> int:
-        """Bytes of device memory that it holds by now."""
+        """Bytes of device memory that it holds now."""
         return self.plan.allocated_bytes + (self.packed.nbytes if self.packed else 0)
 
     def has_grown(self) -> bool:
-        """Whether it holds more than when this was asked before."""
+        """Whether it holds more than at the last call."""
         before, self.counted_bytes = self.counted_bytes, self.allocated_bytes
         return self.counted_bytes > before
 
     def pack(self, w: Memory, stream: int | None) -> Memory:
-        """Pack a kcrs filter into its own room, in order with what the stream did before."""
+        """Pack a kcrs filter into its own buffer, in stream order."""
         plan = self.plan
         if plan.blueprint.pack is None:
             return w
@@ -49,28 +49,28 @@ class StreamPlan:
 
 
 class StreamPlans:
-    """What the streams of one plan have: each gets its own at its first call, and has it as long as the plan
-    lives; a thread's own default stream as long as the thread.
+    """The resources of all streams of one plan: each stream gets its own at its first call and keeps them for
+    the life of the plan; a per-thread default stream for the life of its thread.
     """
 
     def __init__(self, plan: Plan) -> None:
-        """Give the default stream what was made with the plan."""
+        """Give the default stream the plan's own workspace."""
         self._plan = plan
         first = StreamPlan(plan, counted_bytes=plan.allocated_bytes)
         self.by_stream: dict[StreamKey, StreamPlan] = {DEFAULT: first}
 
     @property
     def allocated_bytes(self) -> int:
-        """Bytes of device memory that all of them hold by now."""
+        """Bytes of device memory that all of them hold now."""
         found = list(self.by_stream.values())
         packed = sum(one.packed.nbytes for one in found if one.packed)
         return packed + sum(plan.allocated_bytes for plan in {one.plan for one in found})
 
     def of(self, stream: int | None) -> StreamPlan:
-        """Return that of a stream handle; where streams tell nothing apart, the default stream's.
+        """Return the resources of a stream handle; on a CPU those of the default stream.
 
         Raises:
-            CompileError, OutOfMemory, RunError: the stream is new here, and what it needs cannot be made.
+            CompileError, OutOfMemory, RunError: the stream is new, and its resources cannot be made.
         """
         if not self._plan.device.is_cuda or stream is None:
             return self.by_stream[DEFAULT]
@@ -84,10 +84,10 @@ class StreamPlans:
         return found
 
     def _plan_for(self, stream: int) -> Plan:
-        """Return a plan for one more stream, which may be recording a graph already.
+        """Return a plan for another stream, which may already be recording a graph.
 
-        A plan that writes to nothing but the output is shared by all: it has no workspace, and fills no
-        constant memory, of which a loaded program has one.
+        A plan that writes only to the output is shared by all streams: it has no workspace, and fills no
+        constant memory, of which a loaded program has only one.
         """
         plan, runtime = self._plan, self._plan.runtime
         if not plan.of_one_stream:
@@ -102,7 +102,7 @@ class StreamPlans:
             raise RunError(f"{what}; {todo}") from error
 
     def let_go(self, key: StreamKey) -> None:
-        """Free what the own default stream of a thread had; called when that ends, on it."""
+        """Free the resources of a thread's own default stream; called on the thread when it ends."""
         found = self.by_stream.get(key)
         if found is not None and not found.recorded:
             with suppress(TilewrightError):  # a device that is broken runs nothing

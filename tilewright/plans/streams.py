@@ -1,4 +1,4 @@
-"""Which streams have a workspace of their own."""
+"""Keys of streams, each of which has a workspace of its own; owners are told when a thread's stream ends."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ StreamKey = tuple[int, int]
 
 
 class Owner(Protocol):
-    """What keeps something for each stream."""
+    """An object that keeps resources for each stream."""
 
     def let_go(self, key: StreamKey) -> None:
-        """Let go of what the own default stream of a thread had, which has ended."""
+        """Free the resources of the own default stream of a thread that has ended."""
 
 
 class _Thread:
-    """Is there as long as its thread is.
+    """Lives as long as its thread.
 
-    Threads are counted, since the system gives their numbers again: what an ended thread enqueued may still
-    be running when the next one begins.
+    Threads are counted, since the system reuses their numbers: work that an ended thread enqueued may still
+    be running when the next one starts.
     """
 
     _numbers = itertools.count(1)
@@ -46,7 +46,7 @@ _own = threading.local()
 
 
 def stream_key(stream: int | None) -> StreamKey:
-    """Tell streams apart: by their handles, and each thread's own default stream by its thread as well."""
+    """Return the key of a stream: its handle, and for a thread's own default stream the thread too."""
     if stream != PER_THREAD:
         return stream or 0, 0
     if not hasattr(_own, "thread"):
@@ -56,6 +56,6 @@ def stream_key(stream: int | None) -> StreamKey:
 
 
 def tell_of_end(owner: Owner, key: StreamKey) -> None:
-    """Have an owner told when this thread ends, if the key is of its own default stream."""
+    """Notify an owner when this thread ends, if the key is of its own default stream."""
     if key[0] == PER_THREAD:
         _own.thread.owners.add(owner)

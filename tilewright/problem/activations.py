@@ -1,4 +1,4 @@
-"""The activations, one row each: all that is known of one but its formula (docs/new_activation.md)."""
+"""The activations, one row each: everything about them except their formulas (docs/new_activation.md)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ class Activation:
     """A function of one number.
 
     Attributes:
-        word: its name, in a problem string behind a ``+``.
-        numbers: what the numbers behind the word are, two at most: ``low`` and ``high`` of an Epilogue.
-        default: its one number where none is written; None: all must be.
-        short: another word, and the text that it stands for.
-        like: names that it has elsewhere, of which it is said that this one is meant.
-        steepest: it takes an error at most so many times as large; a number named slope may be steeper.
-        steps: roundings that its argument goes through, one after the other.
-        own: roundings to the accumulator beyond these, as parts of the size of its argument.
-        whole: whether it makes whole numbers of whole numbers, where its own are whole.
-        exact: whether a kernel gives the bits of the reference, of sums that are exact.
+        word: its name, which follows a ``+`` in a problem string.
+        numbers: names of the numbers that follow the word, at most two: ``low`` and ``high`` of an Epilogue.
+        default: its one number if none is written; None: all must be written.
+        short: an abbreviation, and the text that it stands for.
+        like: its names in other libraries; errors suggest the word for them.
+        steepest: its Lipschitz constant; a number named slope may be larger.
+        steps: sequential roundings of its argument.
+        own: further roundings, in units of the accumulator's roundoff times the size of the argument.
+        whole: whether it maps integers to integers, if its own numbers are integers.
+        exact: whether a kernel gives the same bits as the reference for exact sums.
     """
 
     word: str
@@ -35,12 +35,12 @@ class Activation:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many numbers may be written behind the word."""
+        """How many numbers may follow the word."""
         return (len(self.numbers),) if self.default is None else (0, len(self.numbers))
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """How it is written: relu6, clamp<low>:<high>."""
+        """How it is written in a problem string: relu6, clamp<low>:<high>."""
         numbers = ":".join(f"<{name}>" for name in self.numbers)
         return (*(self.short or ())[:1], self.word + (numbers if self.default is None else f"[{numbers}]"))
 
@@ -66,7 +66,7 @@ SHORT = dict(row.short for row in _ROWS if row.short)
 
 
 def meant(text: str) -> str | None:
-    """Return the word that a name in other letters, or of elsewhere, stands for; None: there is none."""
+    """Return the word for a name with other capitals, or from another library; None: there is none."""
     name = text.lower().replace("_", "")
     words = [word for row in _ROWS[1:] for word in (row.word, *(row.short or ())[:1])]
     also = {name: row.word for row in _ROWS for name in row.like}

@@ -1,6 +1,6 @@
-"""What a layer must be: its sizes, and its dtype, layouts, math and epilogue.
+"""Validation of a layer: its sizes, and its dtype, layouts, math and epilogue.
 
-Raises ProblemError, which says what was given, and what it must be.
+Raises ProblemError, which says what was given and what is allowed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check_sizes(p: Problem) -> None:
 
 
 def check_names(p: Problem) -> None:
-    """Refuse dtypes, layouts, math and epilogues that are unknown, or contradict each other.
+    """Refuse a dtype, layout, math or epilogue that is unknown, or a combination that is contradictory.
 
     Raises:
         ProblemError: names what is wrong, and what it must be.

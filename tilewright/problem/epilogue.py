@@ -41,7 +41,7 @@ _COUNTS = dict(alpha=(1,), bias=(0,), add=(0, 1)) | {name: ACTIVATIONS[name].cou
 class Pool:
     """A max or average pool.
 
-    Padding holds no values: a window looks only at what lies in the image. Rows and columns at the end
+    Padding has no values: a window uses only what lies inside the image. Rows and columns at the end
     that do not fill a window are dropped.
 
     Attributes:
@@ -89,14 +89,14 @@ class Pool:
 class Epilogue:
     """What is done to the convolution's sum: scale, bias, residual, activation, pool.
 
-    Its numbers are less than 3e38 in size. A Problem rounds them to f32, unless its dtype is f64.
+    Its numbers are below 3e38 in magnitude. A Problem rounds them to f32, unless its dtype is f64.
 
     Attributes:
         alpha: factor of the convolution.
         bias: whether a bias, one number for each output channel, is added.
         beta: factor of the residual z, which has the shape of the convolution; 0: there is no z.
         act: a word of ``ACTIVATIONS``, "" for none.
-        low, high: its numbers, in this order; 0 where it has none.
+        low, high: the activation's numbers, in this order; 0 if it has none.
         pool: the pool; None: there is none.
 
     Example:
@@ -133,7 +133,7 @@ class Epilogue:
 
     @property
     def activation(self) -> Activation:
-        """What is known of its activation."""
+        """The table row of its activation."""
         return ACTIVATIONS[self.act]
 
     @property
@@ -265,13 +265,13 @@ def _taken() -> str:
 
 
 def _is_infinite(word: str) -> bool:
-    """Whether a word would be one of ours, were its numbers finite."""
+    """Whether a word would be valid if its numbers were finite."""
     match = _WORD.fullmatch(re.sub("nan|inf(inity)?", "1", word, flags=re.IGNORECASE))
     return match is not None and any(_COUNTS.get(match["name"], ()))
 
 
 def _shown(word: str) -> str:
-    """Return a word as part of one line of bearable length."""
+    """Return a word, shortened, for an error of one line."""
     return repr(shortened(word, 80))[1:-1]
 
 

@@ -1,4 +1,4 @@
-"""The numbers of an epilogue: finite ones, as bits that a kernel gets and as decimals that a string has."""
+"""The numbers of an epilogue: validated, as bits for a kernel, and as decimals for a problem string."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _MOST = 3e38  # the largest f32, rounded down: every dtype takes the same number
 
 
 def finite(name: str, value: object) -> float:
-    """Return a number, never -0: it would be another text of the same value.
+    """Return a number as a float; -0 becomes 0, so that equal values have equal texts.
 
     Raises:
-        ProblemError: it is none, or not finite.
+        ProblemError: it is no number, or not finite.
     """
     none = isinstance(value, (bool, str, bytes, bytearray)) or _kind(value) in _NO_NUMBERS
     try:
@@ -45,17 +45,17 @@ def _kind(value: object) -> str:
 
 
 def f32(value: float) -> float:
-    """Return the f32 next to a number, never -0."""
+    """Return a number rounded to f32, never -0."""
     return float(struct.unpack("f", struct.pack("f", value))[0]) + 0.0
 
 
 def bits32(value: float) -> int:
-    """Return the bits of the f32 next to a number."""
+    """Return the bits of a number rounded to f32."""
     return int(struct.unpack("I", struct.pack("f", value))[0])
 
 
 def bits64(value: float) -> int:
-    """Return the bits of an f64 as a signed number: every compiler has room for that."""
+    """Return the bits of an f64 as a signed integer, which every compiler accepts."""
     return int(struct.unpack("q", struct.pack("d", value))[0])
 
 

@@ -13,7 +13,7 @@ MATHS = ("strict", "tf32", "accurate")  # the latter two of f32 tensors
 
 @dataclass(frozen=True)
 class ArrayDtypes:
-    """What a dtype of x and w is stored as, what is added (bias, z), and what comes out."""
+    """The dtypes of a layer's arrays: x and w as stored, bias and z (``added``), and y (``out``)."""
 
     stored: str
     added: str

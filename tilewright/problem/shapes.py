@@ -50,8 +50,8 @@ def load(
     Args:
         specs: each one of ``resnet`` (a suite), ``resnet:R12`` (a layer of it), ``R12`` (a shipped
             layer by its own name), ``layers.txt`` (a file), ``layers.txt:R12`` (a layer of it) or
-            ``n1c64h56w56k64r3s3p1-f32``. Steps behind all but the last, as in ``resnet+bias+relu``, follow
-            each of the layers, and are part of their names.
+            ``n1c64h56w56k64r3s3p1-f32``. Steps after any but the last form, as in ``resnet+bias+relu``, are
+            appended to each of the layers, and to their names.
         dtype: replaces the dtype of every problem.
         layout: ``nchw`` or ``nhwc``, replaces the layout of every input and output; ``both`` gives every
             layer once in each.
@@ -75,7 +75,7 @@ def resolve(spec: str) -> list[Layer]:
     """Return the layers of one spec; a layer given by its problem string is named by it.
 
     Raises:
-        ProblemError: it is no suite, layer, file or problem string; names what is most like it.
+        ProblemError: it is no suite, layer, file or problem string; suggests the closest name.
     """
     spec = spec.strip()
     if len(spec) > MAX_SPEC:
@@ -95,7 +95,7 @@ def resolve(spec: str) -> list[Layer]:
 
 
 def _named(spec: str) -> list[Layer] | None:
-    """Return the layers of a suite, the one of a name, or those of a file; None where it is none of them.
+    """Return the layers that a suite, a layer's name or a file names; None if it is none of these.
 
     Raises:
         ProblemError: what it names is no list of layers.
@@ -119,7 +119,7 @@ def _named(spec: str) -> list[Layer] | None:
 
 
 def _followed(layer: Layer, words: list[str]) -> Layer:
-    """Have the steps of an epilogue follow a layer that has none."""
+    """Append the steps of an epilogue to a layer that has none."""
     name, problem = "+".join([layer.name, *words]), layer.problem
     try:
         if REQUANT in words:
@@ -207,7 +207,7 @@ def _one_of(layers: list[Layer], where: str, name: str) -> list[Layer]:
 
 
 def _changed(layer: Layer, dtype: str | None, layout: str | None, batch: int | None, both: bool) -> Layer:
-    """Replace what was asked for; a plain problem stays its own name, others say their batch and layout."""
+    """Replace dtype, layout and batch; the batch and layout are added to names other than problem strings."""
     try:
         problem = layer.problem.with_dtype(dtype) if dtype else layer.problem
         problem = replace(problem, n=batch) if batch is not None else problem

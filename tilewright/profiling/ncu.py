@@ -84,7 +84,7 @@ def metrics() -> list[str]:
     return [*named, *THREAD_FLOPS, *STALLS]
 
 
-def profiled(plan: Plan, timeout_s: float = TIMEOUT_S) -> Profile:
+def profiled(plan: Plan) -> Profile:
     """Read the counters of each launch of a plan.
 
     Raises:
@@ -99,11 +99,11 @@ def profiled(plan: Plan, timeout_s: float = TIMEOUT_S) -> Profile:
     target = [sys.executable, "-m", "tilewright", "run", str(plan.problem), "--config", str(plan.config)]
     target += ["--device", f"cuda:{plan.device.index}"]
     wanted = metrics()
-    output = _run(command(tool, kernels, wanted, target), timeout_s)
+    output = _run(command(tool, kernels, wanted, target))
     unknown = set(_UNKNOWN.findall(output))
     if unknown and not parse(output):  # metrics differ between architectures: ask for the others
         wanted = [metric for metric in wanted if metric not in unknown]
-        output = _run(command(tool, kernels, wanted, target), timeout_s)
+        output = _run(command(tool, kernels, wanted, target))
     found = parse(output)
     if not found:
         raise NoCounters(_reason(output))
@@ -155,10 +155,10 @@ def summary(kernel: str, values: Mapping[str, float]) -> KernelProfile:
     return KernelProfile(kernel, tuple(figures), limiter(pipes, counts, stalls))
 
 
-def _run(line: Sequence[str], timeout_s: float) -> str:
+def _run(line: Sequence[str]) -> str:
     try:
         done = subprocess.run(
-            line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+            line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoCounters(shortened(f"ncu: {error}".splitlines()[0], 200)) from error

@@ -58,8 +58,8 @@ class Shown:
         return self.text
 
 
-Rows = dict[str, str | float | int | Shown]
-Section = tuple[str, Rows]  # its key in JSON, and what is in it
+Facts = dict[str, str | float | int | Shown]  # by name
+Section = tuple[str, Facts]  # with its key in JSON
 TITLES = {
     "model_sees": "model sees",
     "predicted_terms_us": "predicted time by term, us",
@@ -109,7 +109,7 @@ def within_noise(a: Measurement, b: Measurement) -> bool:
     return abs(a.cold_us - b.cold_us) <= a.ci95_us + b.ci95_us
 
 
-def _layer(problem: Problem, device: Device) -> Rows:
+def _layer(problem: Problem, device: Device) -> Facts:
     least, output = floor(problem, device), [problem.n, problem.k, problem.y_p, problem.y_q]
     return {
         "problem": str(problem),
@@ -125,8 +125,8 @@ def _layer(problem: Problem, device: Device) -> Rows:
     }
 
 
-def _config(subject: Subject) -> Rows:
-    rows: Rows = {"why": subject.note, "config": str(subject.config)}
+def _config(subject: Subject) -> Facts:
+    rows: Facts = {"why": subject.note, "config": str(subject.config)}
     for param in subject.family.params(subject.problem, subject.device):
         value = subject.config.values.get(param.name)
         if value is None or len(param.values) == 1:
@@ -139,7 +139,7 @@ def _config(subject: Subject) -> Rows:
     return rows
 
 
-def _launches(subject: Subject) -> Rows:
+def _launches(subject: Subject) -> Facts:
     if subject.blueprint is None:
         return {}
     buffers = [one for one in subject.blueprint.workspace if one.nbytes]
@@ -153,13 +153,13 @@ def _launches(subject: Subject) -> Rows:
     }
 
 
-def _pool(subject: Subject) -> Rows:
+def _pool(subject: Subject) -> Facts:
     """How the pool is done, and what the other way costs: as measured, else as the model has it."""
     asked = (subject.problem, subject.device, subject.config)
     if subject.problem.epilogue.pool is None or subject.blueprint is None:
         return {}
     mine, here = _mine(subject), apart(*asked)
-    rows: Rows = {"here": WAYS[here], "other_way": WAYS[not here]}
+    rows: Facts = {"here": WAYS[here], "other_way": WAYS[not here]}
     if record := measured_otherwise(*asked, best_records(subject.history)):
         rows |= {"other_config": record.config, **_timed("other_measured", _figure(record))}
         more = {"other_over_this": _figure(record).cold_us / _figure(mine).cold_us} if mine else {}
@@ -171,7 +171,7 @@ def _pool(subject: Subject) -> Rows:
     return rows | {"other_config": Shown(None, "none is legal")}
 
 
-def _limits(device: Device, precision: str) -> Rows:
+def _limits(device: Device, precision: str) -> Facts:
     units, lanes = count(device.units, "unit"), count(device.lanes, "lane")
     return {
         "device": f"{device.name} ({device.arch}), {units} of {lanes}",
@@ -182,7 +182,7 @@ def _limits(device: Device, precision: str) -> Rows:
     }
 
 
-def _terms(estimate: Estimate | None) -> Rows:
+def _terms(estimate: Estimate | None) -> Facts:
     if estimate is None:
         return {"none": Shown(None, "the model does not know this family")}
     return {**estimate.terms_us, "total": estimate.total_us}
@@ -198,9 +198,9 @@ def _not_measured(subject: Subject) -> str:
     return f"not yet; run tilewright tune {subject.problem}{subject.options}"
 
 
-def _measured(subject: Subject) -> Rows:
+def _measured(subject: Subject) -> Facts:
     mine = _mine(subject)
-    rows: Rows = {}
+    rows: Facts = {}
     if subject.estimate:
         rows["predicted_us"] = subject.estimate.total_us
     if mine is None:
@@ -222,7 +222,7 @@ def _measured(subject: Subject) -> Rows:
     return rows
 
 
-def _runner_up(subject: Subject) -> Rows:
+def _runner_up(subject: Subject) -> Facts:
     mine, ranked = _mine(subject), best_records(subject.history)
     others = [record for record in ranked if record.config != str(subject.config)]
     if mine is None or not others:
@@ -265,7 +265,7 @@ def _figure(record: Record) -> Measurement:
     return record.measurement
 
 
-def _timed(name: str, figure: Measurement, more: str = "") -> Rows:
+def _timed(name: str, figure: Measurement, more: str = "") -> Facts:
     """A time and its interval: two numbers of the JSON, one line of the table."""
     text = f"{time_text(figure.cold_us)} ± {width_text(figure.cold_us, figure.ci95_us)}{more}"
     return {f"{name}_us": Shown(figure.cold_us, text), f"{name}_ci95_us": Shown(figure.ci95_us)}

@@ -1,4 +1,4 @@
-"""What all runtimes share: their values, and the methods they have in the same order."""
+"""The interface of all runtimes, and the values that they exchange."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = Any  # numpy.ndarray on the host; a torch.Tensor or cupy.ndarray on CUDA
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel takes of the device; 0 where the compiler does not say.
+    """The resources that one kernel uses; 0 if the compiler does not report them.
 
     Attributes:
         registers: 32-bit registers of a thread.
@@ -37,10 +37,10 @@ class Built:
     """A compiled Blueprint, not yet on a device.
 
     Attributes:
-        key: of the cache of binaries.
+        key: in the cache of binaries.
         binary: a cubin; in OpenCL the whole source, which the driver compiles; for NumPy the problem string.
-        resources: what each kernel takes, by its name.
-        compile_s: seconds that the compiler took; 0 when it came from the cache.
+        resources: of each kernel, by its name.
+        compile_s: seconds that the compiler took; 0 if it came from the cache.
     """
 
     key: str
@@ -50,19 +50,19 @@ class Built:
 
     @property
     def registers(self) -> int:
-        """Most registers of any of its kernels."""
+        """The most registers that any of its kernels uses."""
         return max((r.registers for r in self.resources.values()), default=0)
 
 
 @dataclass(eq=False)  # not frozen, for speed: one is made for each array of each call
 class Memory:
-    """Bytes on a device, owned by us or by a caller; never changed.
+    """Bytes on a device, owned by us or by a caller; immutable, though their contents are not.
 
     Attributes:
         nbytes: size.
-        address: where it starts, as the device (or the host, for a CPU) sees it; 0 if not known.
+        address: its address on the device (on the host, for a CPU); 0 if not known.
         handle: the backend's own object.
-        owner: the bytes themselves on a host (a contiguous array), or what holds them.
+        owner: a contiguous array of the bytes on a host, or the object that keeps them alive.
     """
 
     nbytes: int
@@ -72,12 +72,12 @@ class Memory:
 
     @property
     def aligned(self) -> bool:
-        """Whether wide loads may be used: it starts at a multiple of 16 bytes."""
+        """Whether its address is a multiple of 16 bytes, so that wide loads may be used."""
         return self.address % 16 == 0
 
 
 class Bound(list[Memory]):
-    """The memories of a launch, in order, for one who launches the same again; never changed."""
+    """The memories of a launch, in order, for callers that repeat the launch; never changed."""
 
 
 @dataclass(eq=False)
@@ -87,9 +87,9 @@ class Loaded:
     Attributes:
         module: the backend's own object.
         kernels: the backend's kernels, by name.
-        prepared: what a backend has made of a Launch at its first run.
-        given: what a kernel has as arguments, by its name, if that was ``Bound``: no need to pass it again.
-        symbols: where constant memory is, by name: address and bytes.
+        prepared: what the backend prepared for a Launch at its first run.
+        given: the arguments last set for each kernel, by its name, if they were ``Bound``.
+        symbols: address and size of constant memory, by name.
     """
 
     module: Any
@@ -105,11 +105,11 @@ def _awake() -> None:
 
 @dataclass(frozen=True)
 class Blocking:
-    """A run that returns when it is done, another library's on a CPU say: the clock times it, not events.
+    """A run that returns when it is done, such as another library's on a CPU: timed by the clock, not events.
 
     Attributes:
         run: does one run.
-        wake: wakes the library's threads, so that none is asleep when a run starts.
+        wake: wakes the library's threads, so that none sleeps when a run starts.
     """
 
     run: Run
@@ -125,10 +125,10 @@ class Runtime(Protocol):
 
     Attributes:
         device: facts and rates; calibrated rates if there are any in the cache.
-        compiler: name and version of the compiler, part of every key.
+        compiler: name and version of the compiler; part of every key.
         unified: whether a caller's NumPy array is used in place.
         array_bytes: most bytes that one array may have.
-        note: what a user should know of whatever runs there; empty: nothing.
+        note: what a user should know about this device; may be empty.
     """
 
     device: Device
@@ -142,17 +142,17 @@ class Runtime(Protocol):
 
     @property
     def stream(self) -> int:
-        """Handle of the stream that launches go to when none is given; 0 where there are none."""
+        """Handle of the stream that launches go to if none is given; 0 on backends without streams."""
 
     def compile(self, blueprint: Blueprint, spills: bool = False) -> Built:
-        """Compile, through the cache of binaries. Needs the compiler only, not the device.
+        """Compile through the cache of binaries. Needs only the compiler, not the device.
 
         Raises:
-            CompileError: refused by the compiler, or registers spilled to memory that must not (``spills``).
+            CompileError: refused by the compiler, or registers were spilled to memory without ``spills``.
         """
 
     def load(self, built: Built) -> Loaded:
-        """Put compiled kernels on the device."""
+        """Load compiled kernels onto the device."""
 
     def alloc(self, nbytes: int) -> Memory:
         """Allocate; the contents are undefined.
@@ -162,13 +162,13 @@ class Runtime(Protocol):
         """
 
     def wrap(self, array: Array) -> Memory:
-        """Use a contiguous array in place: one of NumPy, on CUDA a tensor or CuPy's. No copy, no waiting.
+        """Use a contiguous NumPy array, on CUDA a PyTorch or CuPy array, in place, without a copy or waiting.
 
-        On OpenCL devices other than CPUs it is copied there.
+        OpenCL devices other than CPUs copy it.
         """
 
     def slice(self, memory: Memory, offset: int, nbytes: int) -> Memory:
-        """Return a part of memory; on OpenCL devices other than CPUs offset % 128 must be 0."""
+        """Return a part of memory; on OpenCL devices other than CPUs ``offset`` must be a multiple of 128."""
 
     def upload(self, memory: Memory, array: Array) -> None:
         """Copy a NumPy array to the device and wait."""
@@ -177,10 +177,10 @@ class Runtime(Protocol):
         """Wait for the device, then copy to a NumPy array."""
 
     def fill(self, memory: Memory, byte: int) -> None:
-        """Set every byte, in order with launches."""
+        """Set every byte, ordered with launches."""
 
     def zero(self, memory: Memory) -> None:
-        """Set new memory to 0, and wait for that. On CUDA for nothing else: a stream may be recording."""
+        """Set new memory to 0 and wait for that; on CUDA for nothing else: a stream may be recording."""
 
     def launch(
         self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
@@ -193,10 +193,10 @@ class Runtime(Protocol):
         """
 
     def is_recording(self, stream: int | None) -> bool:
-        """Whether what goes to a stream is recorded in a CUDA graph, not run."""
+        """Whether a stream is being captured into a CUDA graph."""
 
     def finish(self, stream: int) -> None:
-        """Wait for what was enqueued on a caller's stream (CUDA); no other is disturbed.
+        """Wait for what was enqueued on a caller's stream (CUDA), and for no other stream.
 
         Raises:
             RunError: something that ran before failed.
@@ -206,14 +206,14 @@ class Runtime(Protocol):
         """Wait for all that was enqueued.
 
         Raises:
-            RunError: something that ran before failed; on CUDA the process is then of no more use.
+            RunError: something that ran before failed; on CUDA the process can then not use the device again.
         """
 
     def timed(self, run: Run, flush: bool = True) -> float:
-        """Return the time of one run in us, after reading a clean buffer of several times the last cache."""
+        """Return the time of one run in us; ``flush``: after reading a buffer larger than the last cache."""
 
     def warm(self, run: Run, count: int = 20) -> float:
-        """Return the time of one of ``count`` runs in a row in us: one CUDA graph, or a plain loop."""
+        """Return the time per run in us of ``count`` runs in succession, as one CUDA graph or in a loop."""
 
     def versions(self) -> dict[str, str]:
         """Return driver, compiler, library versions and clocks, to be logged with every result."""

@@ -1,9 +1,9 @@
-"""What measurements say of the model's error, and which configs to measure next for it.
+"""What measurements say of the model's error, and which configs to measure next.
 
-The error, log(time / estimate), is taken for a Gaussian process over the parameters: configs that are alike
-err alike. A measurement corrects its neighbourhood and leaves the rest as uncertain as it was, so the
-next config is the one that is expected to improve most on the best: near-twins of a config that
-is measured, or about to be, have little to add.
+The error, log(time / estimate), is modelled as a Gaussian process over a family's parameters: similar configs
+have similar errors. A measurement corrects its neighbourhood and leaves the rest as uncertain as it was. The
+next config is the one of largest expected improvement on the best time: near-twins of a config that is
+measured, or about to be, have little to add.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from tilewright.kernels.family import Param
 
 Floats = NDArray[np.float64]
 
-# Of log(time / expected time). Source: the search replayed on benchmarks/h100/trials.jsonl.gz.
-COMMON = 0.12  # standard deviation of what all configs of a problem share
+# The process: an error that all configs of a problem share, one of each config with an exponential kernel,
+# and noise. Standard deviations are of log(time / expected time). Source: the search replayed on
+# benchmarks/h100/trials.jsonl.gz.
+COMMON = 0.12  # standard deviation of the error that all configs of a problem share
 OWN = 0.10  # standard deviation of what differs among them
-OPTIONS = 8  # a choice has fewer: numbers from 0 on
-REACH = 4.0  # octaves of parameters, summed, over which the likeness of two errors falls by e
+LENGTH_SCALE = 4.0  # of the kernel, in octaves of parameters, summed
 NOISE = 0.02  # standard deviation of what no neighbour tells
+OPTIONS = 8  # a choice has fewer: numbers from 0 on
 MOST = 400  # measured configs that are looked at, the fastest first
-ROWS = 128  # of a matrix of distances that are worked out at once
+ROWS = 128  # of a matrix of distances, computed at once
 
 _erf = np.vectorize(erf, otypes=[float])
 _libraries = lru_cache(maxsize=1)(ThreadpoolController)
@@ -39,10 +41,10 @@ _alone = threading.RLock()
 
 @contextmanager
 def on_one_core() -> Iterator[None]:
-    """Keep linear algebra to one core: threads of it wait for each other in turns, and where compilers keep
-    all cores busy a matrix of a few hundred rows takes 25 times as long.
+    """Keep linear algebra to one core, within a ``with`` or as a decorator.
 
-    The limit is the process's, and the library obeys one thread at a time: threads take turns.
+    Its threads wait for each other: where compilers keep all cores busy, a matrix of a few hundred rows takes
+    25 times as long. The limit holds for the whole process, so our own threads take turns here.
     """
     with _alone, _libraries().limit(limits=1, user_api="blas"):
         yield
@@ -55,6 +57,7 @@ class Correction:
         self._params = params
         self.gain = np.inf  # expected of the config chosen first, as a share of the best time
 
+    @on_one_core()
     def choose(
         self,
         fresh: Sequence[Config],
@@ -64,7 +67,7 @@ class Correction:
         best_us: float,
         count: int,
     ) -> list[Config]:
-        """Return the configs to measure next, the first first.
+        """Return the configs to measure next, in this order.
 
         Args:
             fresh: configs to choose among.
@@ -74,13 +77,6 @@ class Correction:
             best_us: the least time to improve on; infinity if there is none.
             count: how many to choose, at most.
         """
-        with on_one_core():
-            return self._choose(fresh, estimate_us, measured_us, waiting, best_us, count)
-
-    def _choose(
-        self, fresh: Sequence[Config], estimate_us: Callable[[Config], float],
-        measured_us: Mapping[Config, float], waiting: Sequence[Config], best_us: float, count: int,
-    ) -> list[Config]:  # fmt: skip
         pool = [*sorted(fresh, key=estimate_us), *waiting]
         known = sorted(measured_us, key=measured_us.__getitem__)[:MOST]
         errors = np.array([log(measured_us[c] / estimate_us(c)) for c in known])
@@ -107,9 +103,9 @@ class Correction:
     def _given(
         self, pool: Sequence[Config], points: Sequence[Config], errors: Floats
     ) -> tuple[Floats, Floats, Floats]:
-        """Return the mean and variance of the pool's errors, and how the points explain them.
+        """Return the posterior mean and variance of the pool's errors, and how the points explain them.
 
-        The errors of the first points are known, of the others only that they will be.
+        The errors of the first points are known; those of the others are yet to be measured.
         """
         at, places = coordinates(self._params, points), coordinates(self._params, pool)
         root = np.linalg.cholesky(_covariance(at, at) + NOISE**2 * np.eye(len(at)))
@@ -135,7 +131,7 @@ def coordinates(params: Sequence[Param], configs: Sequence[Config]) -> Floats:
 
 def _covariance(a: Floats, b: Floats) -> Floats:
     """Return the covariance of the errors of two lists of configs."""
-    covariance: Floats = COMMON**2 + OWN**2 * np.exp(-distances(a, b) / REACH)
+    covariance: Floats = COMMON**2 + OWN**2 * np.exp(-distances(a, b) / LENGTH_SCALE)
     return covariance
 
 
@@ -158,7 +154,7 @@ def distances(a: Floats, b: Floats) -> Floats:
 
 
 def _improvement(ahead: Floats, deviation: Floats) -> Floats:
-    """Return the expected improvement of normal variables that are expected ``ahead`` of the best."""
+    """Return the expected improvement of normal variables whose means are ``ahead`` of the best."""
     z = ahead / deviation
     below: Floats = 0.5 * (1.0 + _erf(z / sqrt(2.0)))
     gain: Floats = ahead * below + deviation * np.exp(-0.5 * z**2) / sqrt(2.0 * pi)

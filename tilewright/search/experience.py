@@ -1,11 +1,11 @@
 """What trials of other layers, on devices with the same chip, say of the model's error on this one.
 
-The error, log(time / estimate), is taken for a Gaussian process over the parameters of a config and the
-sizes of its layer: alike configs of alike layers err alike. Here only its mean is asked for; what is
-measured of the layer itself corrects it further (see ``correction.py``).
+The error, log(time / estimate), is modelled as a Gaussian process over the parameters of a config and the
+sizes of its layer: similar configs of similar layers have similar errors. Only its mean is used here;
+measurements of the layer itself correct it further (see ``correction.py``).
 
-The trials come with the package, ``data/experience/*.jsonl.gz``, some of each family and layer; a chip of
-which there are none is left to the model. An estimate is for the device that the trial ran on.
+The trials come with the package, ``data/experience/*.jsonl.gz``, some of each family and layer. On a chip
+without any the model stands alone. Each estimate is for the device that the trial ran on.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ COMMON = 0.15  # standard deviation of the error that all configs of a layer sha
 OWN = 0.2  # standard deviation of what differs among them
 LAYER = 0.05  # standard deviation of what a layer shares with no other
 NOISE = 0.1  # standard deviation of what no neighbour tells
-REACH = 8.0  # octaves of parameters, summed, over which the likeness of two errors falls by e
-LAYER_REACH = 12.0  # octaves of sizes, likewise
+LENGTH_SCALE = 8.0  # of the kernel over parameters, in octaves, summed
+LAYER_LENGTH_SCALE = 12.0  # of the kernel over the sizes of layers, likewise
 NEAREST = 16  # layers that are looked at
 KEPT = 30  # trials of a family and layer that ship
 FASTEST = 2  # of them, with which a search of another layer begins
@@ -121,10 +121,10 @@ class Bias:
         self._places = coordinates(self._params, [c for _, c, _ in taught])
         estimates = np.array([model.estimate(family, e.problem, e.device, c).total_us for e, c, _ in taught])
         errors = np.log(np.array([us for _, _, us in taught]) / estimates)
-        alike = np.exp(-distances(layers, layers) / LAYER_REACH)
+        alike = np.exp(-distances(layers, layers) / LAYER_LENGTH_SCALE)
         among = _covariance(self._places, self._places, alike)
         among += LAYER**2 * (alike == 1.0) + NOISE**2 * np.eye(len(taught))
-        self._near = np.exp(-distances(features(problem)[None], layers) / LAYER_REACH)
+        self._near = np.exp(-distances(features(problem)[None], layers) / LAYER_LENGTH_SCALE)
         with on_one_core():
             self._weights = np.linalg.solve(among, errors)
 
@@ -140,7 +140,7 @@ class Bias:
 
 
 def _covariance(a: Floats, b: Floats, alike: Floats) -> Floats:
-    covariance: Floats = (COMMON**2 + OWN**2 * np.exp(-distances(a, b) / REACH)) * alike
+    covariance: Floats = (COMMON**2 + OWN**2 * np.exp(-distances(a, b) / LENGTH_SCALE)) * alike
     return covariance
 
 

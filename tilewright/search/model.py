@@ -1,8 +1,8 @@
 """Predict the time of a config from its counts: pure arithmetic, no backend and no clock.
 
 A kernel on a GPU is bound by the busiest of: issue slots, tensor cores, the shared-memory port, the L2
-cache, main memory; before and after that stand the launch, the first loads, the stores and the meeting of
-the shares of C. On a CPU it is bound by vector multiply-adds, loads, or main memory.
+cache, main memory; to that are added the launch, the first loads, the stores and the combination of
+the shares of C. On a CPU (``model_cpu.py``) it is bound by vector multiply-adds, loads, or main memory.
 
 What the model leaves out: bank conflicts of staging copies, instruction-cache misses, the order of
 blocks in the L2 cache, clock changes under load, uneven work of blocks at the image's edge.
@@ -25,34 +25,32 @@ from tilewright.search.model_cpu import cpu_estimate
 
 @dataclass(frozen=True)
 class Coefficients:
-    """Constants of the GPU model. Source: fitted to the trials in
-    benchmarks/h100/trials.jsonl.gz, for the time of all and the rank of the best.
+    """Constants of the GPU model. Source: fitted to the trials in benchmarks/h100/trials.jsonl.gz, both to
+    all times and to the rank of the best.
 
     Attributes:
-        issue_share: share of its issue slots that a scheduler reaches with any number of warps
+        issue_share: share of its issue slots that a scheduler can use with any number of warps
             (register-bank conflicts of multiply-adds).
         issue_latency: warps a scheduler needs to hide half of its stalls.
-        step_cycles: cycles of a block that one turn of the main loop costs beyond its work
-            (barrier, pipeline fill).
-        exposed_cycles: cycles to memory that a turn without double buffering exposes.
-        flight_cycles: cycles from the start of a staging copy to its data; buffers less one are under way.
-        fetch_cycles: cycles from the launch of a block to its first data, where its threads load.
-        wavefront_cycles: cycles of the shared-memory port a wavefront.
-        l2_bytes_per_cycle: bytes a unit takes from the L2 cache a cycle, all units busy.
-        load_cycles: issue slots that a load straight from global memory costs.
-        sector_cycles: cycles of a unit that the store of one 32-byte sector takes.
+        step_cycles: cycles of an iteration of the main loop beyond its work (barrier, pipeline fill).
+        exposed_cycles: memory latency that an iteration without double buffering exposes, in cycles.
+        flight_cycles: latency of a staging copy, in cycles; all buffers but one are in flight.
+        fetch_cycles: cycles from the launch of a block to its first data, if its threads load.
+        wavefront_cycles: cycles of the shared-memory port for a wavefront.
+        l2_bytes_per_cycle: bytes that a unit gets from the L2 cache per cycle, with all units busy.
+        load_cycles: issue slots of a load directly from global memory.
+        sector_cycles: cycles of a unit to store one 32-byte sector.
         cluster_us: the launch and the barriers of a cluster.
-        peer_bytes_per_cycle: bytes a unit reads from the shared memory of its cluster a cycle.
+        peer_bytes_per_cycle: bytes that a unit reads from the shared memory of its cluster per cycle.
         arrival_us: one round trip of the last-arriver protocol.
-        atomic_us: zeros for atomics to add to, written and waited for, and the adds beside their bytes.
+        atomic_us: zeroing the output for atomics, and the adds without the time of their bytes.
         launch_us: each launch after the first.
-        memory_share: share of the calibrated read bandwidth that a kernel reaches with up to short_bytes.
-        stream_share: share that it reaches with more, for what is more; and that one reaches with any number
-            whose threads do nothing but read.
+        memory_share: share of the calibrated read bandwidth that a kernel gets for its first ``short_bytes``.
+        stream_share: share that it gets for further bytes, and kernels whose threads only read for all.
         short_bytes: bytes of main memory.
-        gangs: of clusters of 4 and of 8 blocks, the share of a GPU's units that they reach: each lies within
-            one of its clusters of units.
-        sharpness: the higher, the better what runs side by side hides under the slowest of it.
+        gangs: share of a GPU's units that clusters of 4 and of 8 blocks can occupy: a cluster lies within one
+            of the GPU's clusters of units.
+        sharpness: order of the norm that combines overlapping times; the higher, the better they overlap.
     """
 
     issue_share: float = 0.86
@@ -87,7 +85,7 @@ def estimate(family: Family, problem: Problem, device: Device, config: Config) -
 
 
 def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
-    """Model of a GPU: per unit the busiest pipe, per wave its latencies, per run its launches."""
+    """Model of a GPU: the busiest pipe of a unit, the latencies of a wave, the launches of a run."""
     units = int(device.units * (k.gangs[work.gang > 4] if work.gang > 2 else 1.0))
     per_unit = ceil(work.blocks / units)
     together = min(work.resident, per_unit)
@@ -138,7 +136,7 @@ def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
 
 
 def _memory_us(device: Device, work: GpuWork, k: Coefficients) -> float:
-    """Time of main memory: a few MB come at a share of the bandwidth, what is more at nearly all of it."""
+    """Time of main memory: the first MB get a share of the bandwidth, the rest nearly all of it."""
     short = 0.0 if work.streams else min(work.dram_bytes, k.short_bytes)
     byte_us = 1.0 / (device.rates.read_gbs * 1e3)
     return byte_us * (short / k.memory_share + (work.dram_bytes - short) / k.stream_share)
@@ -152,10 +150,10 @@ def _issue(work: GpuWork, k: Coefficients, blocks: int) -> float:
 
 
 def _alone(work: GpuWork, k: Coefficients) -> float:
-    """Cycles of a block by itself: its first loads, and the turns of its main loop.
+    """Cycles of a block that runs alone: its first loads, and the iterations of its main loop.
 
-    A turn takes its instructions and a barrier, and no less than copies need to arrive. The first data of a
-    block that stays come while it has others to multiply.
+    An iteration takes its instructions and a barrier, and at least as long as copies need to arrive. A
+    persistent block loads the first data of a tile during the tile before.
     """
     own = _issue(work, k, 1) / max(1, work.steps) + k.step_cycles
     if work.buffers == 1:
@@ -166,7 +164,7 @@ def _alone(work: GpuWork, k: Coefficients) -> float:
 
 
 def _others_us(device: Device, work: GpuWork, k: Coefficients) -> float:
-    """Launches that only move data: through the L2 cache where it fits, else through main memory."""
+    """Launches that only move data: through the L2 cache if it fits, else through main memory."""
     l2_gbs = k.l2_bytes_per_cycle * device.clock_ghz * device.units
     fits = work.more_bytes < 2.0 * device.l2_bytes
     gbs = l2_gbs if fits else device.rates.read_gbs * k.memory_share
@@ -174,7 +172,7 @@ def _others_us(device: Device, work: GpuWork, k: Coefficients) -> float:
 
 
 def _combine_us(device: Device, work: GpuWork, k: Coefficients, per_unit: int) -> float:
-    """Cost of the meeting of the shares of C."""
+    """Cost of combining the shares of C."""
     l2_gbs = k.l2_bytes_per_cycle * device.clock_ghz * device.units
     cost = 0.0
     if work.cluster > 1:

@@ -20,29 +20,29 @@ class CoreCoefficients:
     """Constants of the CPU model, of one core. Source: fitted to trials on a 4-core Zen 4 (AVX-512, PoCL).
 
     Those of a partial sum were measured again on one core of such a CPU (``direct``, 2 and 4 shares of two
-    layers): 11 cycles with atomics, which no other core held up there, and 0.8 to 2.2 and 0.8 to 1.1 with the
-    blocks and launches that are counted apart.
+    layers): 11 cycles with atomics, without contention from other cores, and 0.8 to 2.2 and 0.8 to 1.1 for
+    the other two, including blocks and launches that the model counts separately.
 
     Attributes:
         issue: instructions a cycle.
         loads: loads a cycle.
-        turn_instructions: of a turn of the inner loop beyond loads and multiply-adds.
-        latency: cycles of a multiply-add, and so of a turn at least.
-        crowding: pipes, ports and latency hold one another up: the norm of this order of their cycles counts.
-            Infinite: the longest alone does.
+        turn_instructions: of an iteration of the inner loop beyond loads and multiply-adds.
+        latency: cycles of a multiply-add, and so the least of an iteration.
+        crowding: order of the norm that combines the cycles of pipes, ports and latency, which delay one
+            another. Infinite: only the longest counts.
         l1_bytes, l2_bytes: sizes of the caches.
-        usable: share of a cache that one array may take.
-        l1_rate, l2_rate, l3_rate: bytes a cycle from the caches.
-        place_rate: bytes a cycle of an input that is read in place, from the third cache. Infinite: it costs
-            nothing, as the constants of AVX-512 were fitted.
-        exposed: share of the shorter of arithmetic and caches that does not hide under the longer.
+        usable: share of a cache that one array may use.
+        l1_rate, l2_rate, l3_rate: bytes per cycle from the caches.
+        place_rate: bytes per cycle of an input that is read in place, from the third-level cache. Infinite:
+            it costs nothing, as the constants of AVX-512 were fitted.
+        exposed: share of the shorter of arithmetic and caches that does not overlap with the longer.
         copy_cycles, store_cycles: of an instruction that copies the input, or stores the output.
-        move_rate: bytes a cycle that launches read and write that only move data, or transform it.
-        tail: blocks that the last core is late, on average.
-        block_cycles: of drawing a block and setting out.
+        move_rate: bytes per cycle of launches that only move or transform data.
+        tail: blocks by which the last core finishes late, on average.
+        block_cycles: of fetching a block's index and its setup.
         launch_us: each launch after the first.
-        overlap: share of the shorter of computing and main memory that hides under the longer.
-        atomic_cycles, two_pass_cycles, last_cycles: of a partial sum that meets the others so.
+        overlap: share of the shorter of computing and main memory that overlaps with the longer.
+        atomic_cycles, two_pass_cycles, last_cycles: of a partial sum that is combined in this way.
     """
 
     issue: float = 4.0
@@ -87,7 +87,7 @@ def coefficients(device: Device) -> CoreCoefficients:
 
 
 def cpu_estimate(device: Device, work: CpuWork) -> Estimate:
-    """Model of a CPU: blocks drawn in turn by cores, each bound by its busiest pipe or cache."""
+    """Model of a CPU: cores take blocks in turn, each bound by its busiest pipe or cache."""
     k, flops = coefficients(device), device.rates.f32_tflops * 1e3 / device.units  # in GFLOP/s
     # No core does more than two vectors a cycle: a higher peak tells a higher clock.
     clock_ghz = max(device.clock_ghz, flops / (4.0 * device.lanes))
@@ -145,7 +145,7 @@ def _cache_cycles(work: CpuWork, k: CoreCoefficients) -> float:
 
 
 def _cpu_combine_us(device: Device, work: CpuWork, k: CoreCoefficients) -> float:
-    """Cost of the meeting of the shares of C."""
+    """Cost of combining the shares of C."""
     if work.combine == "none":
         return 0.0
     each = {"atomic": k.atomic_cycles, "two_pass": k.two_pass_cycles, "last": k.last_cycles}[work.combine]

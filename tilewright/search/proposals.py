@@ -1,4 +1,4 @@
-"""What the tuner asks of strategies, and taking turns among them."""
+"""What the tuner asks of strategies, and how families share the trials."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Strategy(Protocol):
         """
         ...
 
-    def foretaste(self, count: int) -> list[Config]:
-        """Return at most ``count`` configs of those that a promise is made of."""
+    def preview(self, count: int) -> list[Config]:
+        """Return the best configs behind ``promise_us``, at most ``count``."""
         ...
 
     def gain(self) -> float:
-        """Return by which share of the best time what it proposed last may be faster; infinity: anything."""
+        """Return how much faster its last proposals may be, as a share of the best; infinity: unknown."""
         ...
 
 
 def batch_size(trials: int | None, most: int = 8) -> int:
-    """Return how many configs to ask for at a time: of few trials, each learns from the one before."""
+    """Return how many configs to ask for at a time: few if there are few trials, so that later ones learn."""
     return most if trials is None else max(1, min(most, trials // 12))
 
 
@@ -50,17 +50,17 @@ MakeStrategy = Callable[[str, Family, Problem, Device, int], Strategy]
 
 
 FAR = 5.0  # a family whose best is so many times slower is asked only when the others have nothing more
-UNPROVEN = 0.8  # of the best time: a family that promises less, of which nothing was right, is waited for
-PATIENCE = 30  # trials of others that a family's first waits for at most
-LAGGING = 4  # power of a family's best time, over the best of all, that cuts its share of the proposals
+UNPROVEN = 0.8  # of the best time: a search waits for a family that promises less but had nothing right yet
+PATIENCE = 30  # most trials of others before the first of a family
+LAGGING = 4  # a family's share of the proposals falls with this power of its best time over the best of all
 
 
 class _Racer:
-    """A family in the race for trials: its strategy, and its best time as far as that is known.
+    """A family that competes for trials: its strategy, and its best time so far.
 
     Attributes:
-        looked: whether its strategy has looked at it.
-        given, tried: whether anything of it was proposed, was tried.
+        looked: whether its strategy has evaluated its first configs.
+        given, tried: whether any of its configs was proposed, was tried.
         spent: whether it had nothing more to propose.
         waiting: configs that were proposed and not tried yet.
     """
@@ -82,21 +82,21 @@ class _Racer:
 
     @property
     def measured(self) -> bool:
-        """Whether anything of it was right."""
+        """Whether any of its configs was right."""
         return self._measured_us < math.inf
 
     @property
     def best_us(self) -> float:
-        """The best time measured; before there is one, what its strategy expected when it was first asked."""
+        """The best measured time; before there is one, the time that its strategy expected at first."""
         return self._measured_us if self.measured else self._expected_us
 
     @property
     def hopeless(self) -> bool:
-        """Whether nothing of it can be right any more that was not yet."""
+        """Whether it has no config left that might be right."""
         return self.spent and not self.waiting
 
     def tell(self, record: Record) -> None:
-        """Learn an outcome, of whatever family."""
+        """Learn an outcome, of any family."""
         self.waiting.discard(record.config)
         if record.family == self.family:
             self.tried = True
@@ -105,23 +105,23 @@ class _Racer:
 
 
 class Proposals:
-    """Shares the trials out among the strategies of the families: the slower a family's best, the fewer.
+    """Distributes the trials among the strategies of the families: the slower a family's best, the fewer.
 
-    Until a family is measured, its best is what its strategy expects. The fastest is asked first.
-    Some of the ``hints``, which won elsewhere, are tried before any strategy is asked for anything; the rest
-    in turns with what they propose, so that winners of an older source do not use up a small budget.
-    Families that an earlier search left ``untried`` are asked before the others.
+    Until a family is measured, its best is what its strategy expects. The fastest is asked first. Some of the
+    ``hints``, winners from elsewhere, are tried before any strategy is asked; the others alternate with
+    proposals, so that winners of an older source do not use up a small budget. Families that an earlier
+    search left ``untried`` are asked before the others.
 
     Attributes:
-        due: the families that a race is not over without: all but those that have nothing to propose, or are
-            FAR behind.
+        due: the families that must be tried before a search is complete: all but those that have nothing to
+            propose, or are FAR behind.
     """
 
     def __init__(
         self, strategies: Mapping[str, Strategy], wanted: Callable[[Config], bool],
         hints: Sequence[Config] = (), untried: Collection[str] = (),
     ) -> None:  # fmt: skip
-        """Begin with none; ``strategies`` go by the names of their families."""
+        """Propose nothing yet; ``strategies`` are by the names of their families."""
         self._racers = [_Racer(strategy, family) for family, strategy in strategies.items()]
         self._promised_us = math.inf  # by any that has
         self._wanted = wanted
@@ -171,13 +171,13 @@ class Proposals:
 
     @property
     def looked(self) -> bool:
-        """Whether all strategies have looked at their families."""
+        """Whether all strategies have evaluated their first configs."""
         return all(racer.looked for racer in self._racers)
 
     def look(self, count: int) -> list[Config]:
-        """Have the next strategy look at its family; if none has promised as much, return some configs.
+        """Let the next strategy evaluate its first configs; if they are the fastest so far, return some.
 
-        Families for few layers come last in the list, and first here.
+        Specialised families come last in the list, and first here.
 
         Args:
             count: how many at most.
@@ -187,7 +187,7 @@ class Proposals:
         if racer.best_us >= self._promised_us:
             return []
         self._promised_us = racer.best_us
-        return self._new(racer, racer.strategy.foretaste(count)) if count else []
+        return self._new(racer, racer.strategy.preview(count)) if count else []
 
     def _new(self, racer: _Racer, proposed: Sequence[Config]) -> list[Config]:
         """Return what is new, and wanted."""
@@ -198,15 +198,15 @@ class Proposals:
         return new
 
     def hopeful(self, best_us: float) -> bool:
-        """Return whether a family promises much less, or may, of which nothing was right yet, but may be."""
+        """Return whether a family without a right config yet may be much faster than ``best_us``."""
         unproven = (racer for racer in self._racers if not (racer.measured or racer.hopeless))
         return not self.looked or any(racer.best_us < UNPROVEN * best_us for racer in unproven)
 
     def best_us(self, config: Config) -> float:
-        """Return the best time of a config's family, measured or expected; 0 if it waits for no other.
+        """Return the best time of a config's family, measured or expected; 0 if it is to be tried at once.
 
-        So do hints, until their family's strategy has looked, what nothing is expected of, and the
-        first of a family that an earlier search left untried, or that has waited for PATIENCE trials.
+        That is: hints until their family's strategy has looked, configs of strategies that expect nothing,
+        and the first of a family that an earlier search left untried, or that has waited for PATIENCE trials.
         """
         racers = (racer for racer in self._racers if racer.family == config.family)
         return max((racer.best_us for racer in racers if self._waits(racer)), default=0.0)
@@ -229,9 +229,9 @@ class Proposals:
 
 
 def _shares(asking: Sequence[_Racer], count: int) -> list[tuple[_Racer, int]]:
-    """Share ``count`` proposals out, the fastest first; who is FAR behind waits till the others have no more.
+    """Distribute ``count`` proposals, the fastest family first; one FAR behind waits for the others to end.
 
-    Of who expects nothing no share is cut: it may be the fastest.
+    A family that expects nothing keeps its full share: it may be the fastest.
     """
     best_us = min(racer.best_us for racer in asking)
     weights = [(best_us / r.best_us) ** LAGGING if r.best_us < math.inf else 1.0 for r in asking]

@@ -1,4 +1,4 @@
-"""The times that are expected of a space's configs, and which of them are looked at: the model's order."""
+"""Configs of a space in order of their expected time: which are evaluated, and the model's order of them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CLOSE = 1.3  # likewise: a family that promises more has nothing faster to be fo
 
 
 class ModelRanking:
-    """Expected times of one space's configs, found by sampling, and climbing from the best of the sample and
-    of what was fastest on other layers: a few when it is asked what the family promises, the others when it
-    is asked for configs.
+    """Expected times of one space's configs, found by sampling, and by climbing from the best of the sample
+    and from what was fastest on other layers: a few configs when it is asked for the family's promise, the
+    others when it is asked for proposals.
 
-    The model estimates; ``experience``, what other layers showed of its errors, corrects.
+    The model estimates times; ``experience`` of other layers corrects them.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ModelRanking:
 
     @cached_property
     def _bias(self) -> Bias:
-        """What other layers showed."""
+        """The model's error as other layers showed it."""
         space = self.space
         known = shipped(space.device.chip) if self._experience is None else self._experience
         return known.of(space.family, space.problem, space.device)
@@ -71,7 +71,7 @@ class ModelRanking:
         return min(self.seen.values(), default=inf)
 
     def deepen(self, count: int = SAMPLES) -> None:
-        """Look at more configs, as many as it takes to choose ``count``; in all as many as a search needs."""
+        """Evaluate more configs, enough to choose ``count``; in total as many as a search needs."""
         self.glance()
         samples = min(self._samples, EACH * count)
         self._samples -= samples
@@ -82,7 +82,7 @@ class ModelRanking:
             self.climb(min(BEAM, left))
 
     def add(self, configs: Iterable[Config]) -> None:
-        """Work out the expected times of configs, of each once."""
+        """Compute the expected times of configs that are new."""
         fresh = [config for config in dict.fromkeys(configs) if config not in self.seen]
         if not fresh:
             return
@@ -92,8 +92,8 @@ class ModelRanking:
             self.seen[config] = estimate.total_us * exp(error)
 
     def climb(self, beam: int) -> None:
-        """Add the neighbours of the best configs among those whose neighbours are not known yet, and of the
-        best of each way: what is best of one is many steps from what is best of another.
+        """Add the neighbours of the best configs that were not expanded yet, and of the best of each value of
+        the outermost choice: the best of one value is many steps away from the best of another.
         """
         left = [config for config in self.order() if config not in self._expanded]
         best = left[:beam]

@@ -1,7 +1,7 @@
 """The legal configs of a family on a problem: all of them, a random one, those next to one.
 
-Parameters are chosen in the family's order; a rule is asked as soon as all that it needs is
-chosen, so an illegal branch is left at its root.
+Parameters are chosen in the family's order; a rule is checked as soon as all that it needs is
+chosen, so an illegal branch is pruned at its root.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ NEIGHBOURS = 32  # configs whose neighbours are remembered: a search asks anew f
 class Space:
     """The space of one family for one problem on one device; or the part of it where parameters are pinned.
 
-    It remembers what its rules said, which a search asks many times: a search makes one of its own, and what
-    it remembers goes with the search.
+    It memoises its rules, which a search checks many times: each search makes a space of its own, so that the
+    memo is freed with it.
 
     Attributes:
         family, problem, device: whose space it is.
         params: the family's parameters, with the values that they may take here.
 
     Raises:
-        ConfigError: the family has no parameter, or no value, that is to be pinned.
+        ConfigError: the family has no such parameter, or none of the values that it is pinned to.
     """
 
     def __init__(self, family: Family, problem: Problem, device: Device, pins: Pins | None = None) -> None:
@@ -74,7 +74,7 @@ class Space:
         return self._config(values)
 
     def _config(self, values: Mapping[str, int]) -> Config:
-        """Build a config as ``Config.make`` does, of parts that all share: in half the time and room."""
+        """Build a config as ``Config.make`` does, of tuples that configs share: half the time and memory."""
         return Config(self.family.name, tuple([parts[values[name]] for name, parts in self._items]))
 
     def neighbours(self, config: Config) -> tuple[Config, ...]:
@@ -92,7 +92,7 @@ class Space:
         return found
 
     def _stays_legal(self, base: dict[str, int], step: dict[str, int]) -> bool:
-        """Whether a legal config moved by a step breaks no rule: only rules that see the step are asked."""
+        """Whether a legal config stays legal after a step: only rules that depend on the step are checked."""
         known = {**self._known, **base, **step}
         return all(asked(known) for name in step for asked in self._about[name])
 
@@ -120,7 +120,7 @@ class Space:
     def _extend(
         self, depth: int, known: dict[str, Any], order: Callable[[tuple[int, ...]], Iterable[int]]
     ) -> Iterator[dict[str, int]]:
-        """Yield the legal values of all parameters, those before ``depth`` as they are in ``known``."""
+        """Yield legal values of all parameters; those before ``depth`` are fixed in ``known``."""
         if depth == len(self.params):
             yield {param.name: known[param.name] for param in self.params}
             return
@@ -132,7 +132,7 @@ class Space:
 
 
 def _narrowed(params: tuple[Param, ...], pins: Pins, family: Family, device: Device) -> tuple[Param, ...]:
-    """Parameters with the values that they may take; the pinned come first: rules see them early."""
+    """Restrict parameters to their pins; pinned ones come first, so that rules prune early."""
     for name in sorted(pins.keys() - {param.name for param in params}):
         raise ConfigError(f"{family.name} has no parameter {name!r} on {device.name}")
     first = sorted(params, key=lambda param: param.name not in pins)
@@ -140,7 +140,7 @@ def _narrowed(params: tuple[Param, ...], pins: Pins, family: Family, device: Dev
 
 
 def _only(param: Param, allowed: int | tuple[int, ...], family: Family) -> Param:
-    """A parameter with the values that are allowed of its own."""
+    """Restrict a parameter to the allowed ones of its values."""
     wanted = (allowed,) if isinstance(allowed, int) else allowed
     kept = [i for i, value in enumerate(param.values) if value in wanted]
     if not kept:
@@ -151,14 +151,14 @@ def _only(param: Param, allowed: int | tuple[int, ...], family: Family) -> Param
 
 
 class _RuleMemo:
-    """What the rules of one space have said; where that is too much, all is asked anew."""
+    """The memo of the rules of one space; it is cleared when it is full."""
 
     def __init__(self) -> None:
         self._of_rules: list[dict[Any, bool]] = []
         self._left = REMEMBERED
 
     def of_rule(self) -> dict[Any, bool]:
-        """Return the place for what one rule says."""
+        """Return the memo of one rule."""
         self._of_rules.append({})
         return self._of_rules[-1]
 
@@ -172,10 +172,7 @@ class _RuleMemo:
 
 
 class _MemoisedRule:
-    """A rule of one space; it is asked a great many times, and remembers what it said.
-
-    ``fixed`` is what does not change: the problem and the device.
-    """
+    """A memoised rule of one space. ``fixed`` names what does not change: the problem and the device."""
 
     def __init__(self, rule: Rule, fixed: Iterable[str], answers: _RuleMemo) -> None:
         self.needs, self._allows = rule.needs, rule.allows
@@ -194,7 +191,7 @@ class _MemoisedRule:
 
 
 def _checks_by_depth(params: tuple[Param, ...], rules: list[_MemoisedRule]) -> list[list[_MemoisedRule]]:
-    """For each depth, the rules that can be asked once that parameter is chosen."""
+    """For each depth, the rules that can be checked once that parameter is chosen."""
     place = {param.name: depth for depth, param in enumerate(params)}
     checks: list[list[_MemoisedRule]] = [[] for _ in params]
     for rule in rules:
@@ -211,14 +208,14 @@ def _near(param: Param, value: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def space(family: Family, problem: Problem, device: Device) -> Space:
-    """Return the space of a family for a problem on a device, for a look at a few configs of it."""
+    """Return the cached space of a family for a problem on a device, to use few of its configs."""
     return Space(family, problem, device)
 
 
 def usable(
     families: Iterable[Family], problem: Problem, device: Device
 ) -> tuple[list[Family], dict[str, str]]:
-    """Return the tunable families that have a legal config, and of the others why they have none."""
+    """Return the tunable families that have a legal config, and for the others the reason why not."""
     found, passed = [], {}
     for family in families:
         if not family.tunable:
@@ -237,14 +234,14 @@ def usable(
 
 
 def _too_loose(family: Family, problem: Problem) -> str | None:
-    """Say why a family that takes the dtype is not what ``accurate`` asks for."""
+    """Say why a family is not accurate enough for ``-accurate``; None if it is."""
     if problem.math == "accurate" and not family.exact:
         return "its sums are less accurate than strict f32's"
     return None
 
 
 def legal_config(text: str, families: Iterable[Family], problem: Problem, device: Device) -> Config | None:
-    """Read a config from elsewhere; None if it cannot be read, or breaks a rule on this very device."""
+    """Read a config from a store or file; None if it cannot be read, or breaks a rule on this device."""
     with suppress(ConfigError):
         config = Config.parse(text)
         for family in families:

@@ -28,13 +28,13 @@ FAILED = 2.0  # a config that failed counts as this many times slower than estim
 
 
 class Uninformed:
-    """A strategy that neither expects nor learns anything."""
+    """A strategy that predicts nothing and learns nothing."""
 
     def promise_us(self, known_us: float = inf) -> float:
         """Expect nothing."""
         return inf
 
-    def foretaste(self, count: int) -> list[Config]:
+    def preview(self, count: int) -> list[Config]:
         """Return nothing: no config is better than another."""
         return []
 
@@ -58,7 +58,7 @@ class Exhaustive(Uninformed):
 
 
 class RandomSampling(Uninformed):
-    """Legal configs drawn without regard to anything, none twice."""
+    """Legal configs drawn at random, none twice."""
 
     def __init__(self, space: Space, rng: random.Random, among: Among = None) -> None:
         self._space, self._rng = space, rng
@@ -104,8 +104,8 @@ class ModelGuided:
         """Return the least time that the model expects."""
         return self._ranked.glance(known_us)
 
-    def foretaste(self, count: int) -> list[Config]:
-        """Return the most promising configs of those that were looked at for the promise."""
+    def preview(self, count: int) -> list[Config]:
+        """Return the most promising of the configs that were evaluated for the promise."""
         self._ranked.glance()
         return self._choose(self._ranked.order()[: POOL * max(count, 8)], count)
 
@@ -118,7 +118,7 @@ class ModelGuided:
         return near + self._choose(list(islice(fresh, POOL * max(count, 8))), count - len(near))
 
     def _steps(self, count: int) -> int:
-        """Return how many of a batch are steps from the best; what is left of one counts in the next."""
+        """Return how many of a batch are steps from the best; fractions carry over to the next batch."""
         self._owed += count * self.climbing
         steps = int(self._owed)
         self._owed -= steps

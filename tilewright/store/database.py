@@ -34,7 +34,7 @@ class Database:
         tables: SQL statements that make the tables and indexes.
         probe: a SELECT that fails if the tables are not those.
         timeout_s: how long to wait for another process.
-        own: whether nobody else has a file of this name: then whatever is in it may be set aside.
+        own: whether the file name is our own, not one that a user gave: then any content may be set aside.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Database:
         )
 
     def _refuse_foreign(self) -> None:
-        """Leave a file alone that no store ever was.
+        """Refuse a file that is not a store, and leave it as it is.
 
         Raises:
             StoreError: it is no SQLite file, or has tables and none with the name of one of ours.
@@ -162,7 +162,7 @@ class Database:
 
 
 def regular_file(path: Path, own: bool) -> None:
-    """Refuse a path that exists and is not a plain file of this user; ``own``: users did not name it.
+    """Refuse a path that exists and is not a plain file of this user; ``own``: we chose its name.
 
     Raises:
         StoreError: it is a symbolic link, a folder or a device, or another user's.
@@ -181,7 +181,7 @@ def regular_file(path: Path, own: bool) -> None:
 
 
 def _is_foreign(path: Path, ours: set[str]) -> bool:
-    """Whether a file begins unlike a database, or is a whole one without any table of ours."""
+    """Whether a file is no SQLite database, or a valid one without any of our tables."""
     with suppress(OSError), path.open("rb") as file:
         head = file.read(len(_MAGIC))
         if head != _MAGIC:

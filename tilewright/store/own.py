@@ -18,8 +18,8 @@ _failed_s: dict[str | None, float] = {}  # when that of a folder could not be
 def default_store() -> Store | None:
     """Return the user's own store.
 
-    Where it cannot be read, with a warning, for a minute one of this process alone; None where there is no
-    room for that.
+    If it cannot be read, a warning is issued and for a minute a temporary store of this process is used; None
+    if that cannot be created either.
     """
     folder = os.environ.get("TILEWRIGHT_CACHE")
     try:

@@ -35,7 +35,7 @@ def from_json(text: str) -> Record:
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:
-    """Return a record as plain values; what is said of its making goes by name, as texts, in "context"."""
+    """Return a record as plain values; how it was made is in "context", as texts by name."""
     data = asdict(record)
     for name in _SAID:
         del data[name]
@@ -52,10 +52,10 @@ def record_to_dict(record: Record) -> dict[str, Any]:
 
 
 def made_as(said: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a Record that its "context" tells of.
+    """Return the fields of a Record that are in its "context".
 
     Raises:
-        ValueError: a figure is none.
+        ValueError: a number is malformed.
     """
     others = dict(said)
     stage, raced, worst, seconds, trials = (others.pop(name, None) for name in _TEXTS)

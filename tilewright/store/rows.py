@@ -1,4 +1,4 @@
-"""Records as rows of a database: what is written of each, and how rows are read, ordered and told apart."""
+"""Records as rows of a database: how they are written, read, checked and ordered."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MEASURED, VERIFIED, IMPORTED = ORIGINS = ("measured", "verified", "imported")
 
 
 class Found(NamedTuple):
-    """A record as it was stored, and one of ORIGINS."""
+    """A stored record and its origin, one of ORIGINS."""
 
     record: Record
     origin: str
@@ -47,12 +47,12 @@ class Found(NamedTuple):
         return self.origin == IMPORTED
 
     def is_of(self, sources: Sources | None) -> bool:
-        """Whether it is of these kernels; None: of any."""
+        """Whether it was made with these kernels; always if ``sources`` is None."""
         return sources is None or sources.has(self.record)
 
 
 def to_row(record: Record, origin: str) -> tuple[object, ...]:
-    """Return what is stored of a record, in the order of COLUMNS.
+    """Return the row of a record, in the order of COLUMNS.
 
     Raises:
         StoreError: ``origin`` is none of ORIGINS.
@@ -90,7 +90,7 @@ def newest(database: Database, problem: Problem | str, device_key: str, right: b
 
 def ranked(newest: Iterable[Found], deterministic: bool, sources: Sources | None = None) -> list[Found]:
     """Return the correct ones of ``Store.newest``, best first: winners of comparisons, others that were
-    compared, then what a search has seen. A winner of other kernels than ``sources`` takes no other's place.
+    compared, then trials. A winner of other kernels than ``sources`` does not displace an older one.
     """
     winners: list[Record] = []  # of comparisons, newest first
     placed: list[tuple[tuple[bool, bool, int, float], Found]] = []
@@ -109,12 +109,12 @@ def ranked(newest: Iterable[Found], deterministic: bool, sources: Sources | None
 
 
 def _overtakes(winner: Record, older: Record) -> bool:
-    """Whether a winner's comparison had a place for the config of an older record."""
+    """Whether the config of an older record could have taken part in a winner's comparison."""
     return older.family in (winner.search.raced or ()) and older.deterministic >= winner.deterministic
 
 
 def _passed(found: Found) -> bool:
-    """Whether the record's check was passed, here; or elsewhere, of which an import has no more than that."""
+    """Whether the record passed its check here, or is an import, which was checked elsewhere."""
     return found.record.check.ok if found.record.check else found.imported
 
 

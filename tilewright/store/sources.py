@@ -1,15 +1,15 @@
-"""What a record is of: a hash of the kernels that its config comes to. One of other kernels is verified anew.
+"""The key of a record: a hash of its config's kernels. If it has changed, a winner is verified anew.
 
-All that decides an answer and its time is in it, and nothing else:
+It covers all that decides an answer and its time, and nothing else:
 
-- what blueprints say, for aligned arrays, for others, and for packing the filter: defines, launches, buffers;
-- the text of each of their kernels as a compiler gets it, and which compiler;
-- whether they are said to give the same bits each time, by which winners are chosen;
-- the few modules that do what a blueprint says (``RUN``, ``RUN_ON``), but for their docstrings.
+- the blueprints for aligned and unaligned arrays and for packing the filter: defines, launches, buffers;
+- the text of each of their kernels as the compiler gets it, and the compiler;
+- whether they are said to give the same bits each time, since winners are chosen by that;
+- the few modules that compile and launch a blueprint (``RUN``, ``RUN_ON``), without their docstrings.
 
-Specs, problems and devices count by the blueprints that they make. What chooses configs, checks answers or
-takes times does not count. To make blueprints of a long history takes a while: where none of our code has
-changed since a record was signed (``Versions.code``), its hash is what it was.
+Specs, problems and devices count only through their blueprints. Code that chooses configs, checks answers or
+measures times does not count. Making the blueprints of a long history takes a while: if none of our code has
+changed since a record was signed (``Versions.code``), its hash is unchanged.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 class Sources:
-    """The kernels of some families as they are now, on a device.
+    """The current kernels of some families on a device.
 
     Attributes:
-        names: of the families; a record of any other is not of these kernels.
+        names: names of the families; a record of any other is not of these kernels.
     """
 
     def __init__(self, families: Iterable[Family], device: Device, compiler: str) -> None:
@@ -53,14 +53,14 @@ class Sources:
         self.names = tuple(self._families)
 
     def key(self, record: Record) -> str:
-        """Return the hash of what a record's config comes to now; empty where it must not run here."""
+        """Return the hash of a record's config with the current kernels; empty if it is not legal here."""
         family = self._families.get(record.family)
         if family is None or record.device != self._device.key:
             return ""
         return _key(family, self._device, self._compiler, record.problem, record.config)
 
     def has(self, record: Record) -> bool:
-        """Whether a record is of these very kernels."""
+        """Whether a record was made with exactly these kernels."""
         family = self._families.get(record.family)
         if record.source == "" or family is None or record.device != self._device.key:
             return False
@@ -71,7 +71,7 @@ class Sources:
         return versions.code != "" and versions.code == fingerprint((family,), self._device, self._compiler)
 
     def signed(self, record: Record) -> Record:
-        """Return a record of what has just run, or could not, with its hash."""
+        """Return a record of a config that was just tried, with its hash."""
         versions = replace(record.versions, code=_all(self._device, self._compiler))
         return replace(record, source=self.key(record), versions=versions)
 
@@ -107,7 +107,7 @@ def _programs(family: Family, problem: Problem, device: Device, config: Config) 
 
 @lru_cache(maxsize=16)
 def _all(device: Device, compiler: str) -> str:
-    """Return the hash of all that decides a key, and much that does not; empty where there is no text."""
+    """Return a hash of all that decides a key, and more; empty if the sources are not installed."""
     text = _text()
     return hashlib.sha256(repr((text, device, compiler)).encode()).hexdigest()[:32] if text else ""
 
@@ -124,7 +124,7 @@ def _text() -> str:
 
 @lru_cache(maxsize=8)
 def _running(backend: str) -> str:
-    """Return the hash of the modules that run a backend's blueprints; of those whose text is installed."""
+    """Return the hash of the modules that run a backend's blueprints, if their sources are installed."""
     named = (*RUN, *RUN_ON.get(backend, ()))
     files = [_PACKAGE.joinpath(*name.split(".")).with_suffix(".py") for name in named]
     code = [_code(file) for file in files if file.exists()]
@@ -132,7 +132,7 @@ def _running(backend: str) -> str:
 
 
 def _code(path: Path) -> str:
-    """Return the text of a module without its docstrings. Comments count: a second verification is all."""
+    """Return the text of a module without its docstrings; comments count, at the cost of a verification."""
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     for first, last in _docstrings(ast.parse(text)):
@@ -141,7 +141,7 @@ def _code(path: Path) -> str:
 
 
 def _docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> Iterator[tuple[int, int]]:
-    """Yield which lines are docstrings, of what is within too."""
+    """Yield the line ranges of all docstrings, nested ones too."""
     if ast.get_docstring(node, clean=False) is not None:
         yield node.body[0].lineno - 1, node.body[0].end_lineno or 0
     for inner in node.body:

@@ -1,4 +1,4 @@
-"""The store as others see it: outcomes added, winners asked for, winners shared."""
+"""The interface of the store: outcomes are added, winners looked up, winners shared."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Info:
         path: of its database.
         nbytes: size of that file.
         records: how many there are, failures too.
-        correct: those of right answers.
+        correct: those with right answers.
         imported: those that came from shared files.
-        problems: how many problems they are of.
-        devices: the keys of the devices that they are of, sorted.
-        shipped: winners that come with the package; 0 where they are not used.
-        set_aside: the corrupt databases that were moved away.
+        problems: how many problems they are for.
+        devices: the keys of the devices that they are for, sorted.
+        shipped: winners that come with the package; 0 if they are not used.
+        set_aside: corrupt databases that were moved away.
     """
 
     path: str
@@ -63,13 +63,13 @@ class Store:
 
     Args:
         path: the database file; None for the user's own, in $TILEWRIGHT_CACHE or the platform's
-            cache folder. Its folder is made 0700, if it has to be made.
-        shipped: also read the winners that come with the package, below the user's own.
+            cache folder. Its folder is created with mode 0700 if it does not exist.
+        shipped: also read the winners that come with the package, after the user's own.
         timeout_s: how long to wait for another process.
 
     Raises:
         StoreError: the folder or file is a symbolic link, another user's, or writable by others; or, at its
-            first use, a file that no store ever was.
+            first use, a file that is not a store.
 
     Example:
         >>> import tempfile; folder = tempfile.TemporaryDirectory()
@@ -93,12 +93,12 @@ class Store:
 
     @property
     def key(self) -> tuple[str, bool]:
-        """What stores of the same answers have in common: the file, and whether shipped winners count."""
+        """Equal for stores that give the same answers: the file, and whether shipped winners count."""
         return str(self.path), self.uses_shipped
 
     @property
     def state(self) -> tuple[int, ...]:
-        """Another value than before says that the file was written to meanwhile; it costs a look at it."""
+        """A value that changes when the file is written to; reading it costs one ``stat``."""
         try:
             info = self.path.stat()
         except OSError:
@@ -119,12 +119,11 @@ class Store:
             raise StoreError(f"nothing tuned could be remembered: {error}") from None
 
     def add(self, record: Record, origin: str = MEASURED) -> None:
-        """Append one outcome. One that ``won``, a re-measured
-        finalist, ``best`` prefers to a time taken during the search.
+        """Append one outcome. ``best`` prefers one that ``won``, a re-measured finalist, to a trial.
 
         Args:
             record: the outcome.
-            origin: "measured" in a search; "verified": what others found, right here; or "imported".
+            origin: "measured" by a search; "verified": found elsewhere and verified here; or "imported".
 
         Raises:
             StoreError: it cannot be written, or there is no such origin.
@@ -146,7 +145,7 @@ class Store:
         )
 
     def clear(self, problem: Problem | str | None = None, device_key: str | None = None) -> int:
-        """Forget records of a problem and a device (None: of all); return how many.
+        """Delete records of a problem and a device (None: of all); return how many.
 
         Raises:
             StoreError: the store cannot be written.
@@ -165,19 +164,19 @@ class Store:
         deterministic: bool = False,
         sources: Sources | None = None,
     ) -> Record | None:
-        """Return the winner that may run as it is: verified on this device with these very kernels.
+        """Return the winner that may run without another check: verified on this device with these kernels.
 
         Args:
             problem: the layer.
             device_key: ``Device.key``.
             deterministic: only configs that give the same bits each time.
-            sources: the kernels as they are now; None takes any, which is for reports and not for running.
+            sources: the current kernels; None accepts any, which is for reports and not for running.
 
         Returns:
-            Of the newest record of each config, correct ones: winners of comparisons first, then others that
-            were compared, each by the upper end of the time's confidence interval. A winner is one no more
-            once another has won a later comparison that its family was in: figures of different hours say
-            less. None if there is none.
+            The best of the newest records of all configs, if correct: winners of comparisons first, then
+            others that were compared, each by the upper end of the time's confidence interval. A winner loses
+            its rank once another wins a later comparison that its family took part in: times of different
+            hours are less comparable. None if there is none.
 
         Raises:
             StoreError: the store cannot be read.
@@ -188,7 +187,7 @@ class Store:
         return None
 
     def newest(self, problem: Problem | str, device_key: str, right: bool = False) -> list[Found]:
-        """Return the newest record of each config and source, the newest of all first.
+        """Return the newest record of each config and source, newest first.
 
         Args:
             problem, device_key: as for ``best``.
@@ -200,7 +199,7 @@ class Store:
         return newest(self.database, problem, device_key, right)
 
     def same_sizes(self, problem: Problem | str) -> set[tuple[str, str]]:
-        """Name the layers with these sizes and the devices of which there are records, or shipped winners.
+        """Return (layer, device key) for all layers of these sizes with records or shipped winners.
 
         Raises:
             StoreError: the store cannot be read.
@@ -216,7 +215,7 @@ class Store:
     def records(
         self, problem: Problem | str | None = None, device_key: str | None = None
     ) -> list[Record]:
-        """Return the history, oldest first, failures too; ``Sources.has`` says what was tried here of it.
+        """Return the history, oldest first, failures too; ``Sources.has`` tells which are of current kernels.
 
         Raises:
             StoreError: the store cannot be read.
@@ -226,7 +225,7 @@ class Store:
         return [found.record for found in select(self.database, query, values)]
 
     def info(self) -> Info:
-        """Count what is there.
+        """Count what the store holds.
 
         Raises:
             StoreError: the store cannot be read.
@@ -266,9 +265,9 @@ class Store:
         return export_text(winners.values(), all_families())
 
     def import_json(self, text: str, devices: Sequence[Device] = (), source: str = "import") -> int:
-        """Take in winners that someone shared; return how many were not known from an import before.
+        """Import winners that someone shared; return how many were new.
 
-        They are verified before first use.
+        They are verified before their first use.
 
         Raises:
             StoreError: names the first field that is not right, or the store cannot be written; nothing is

@@ -122,7 +122,7 @@ def beside(
     steps: tuple[Step, ...],
     found: Mapping[tuple[str, str], Mapping[str, Any] | str],
     names: Mapping[str, str],
-    quick: bool = False,
+    quick: bool,
 ) -> PartResult:
     """Put a published table, one column a step, beside our figures of the same rows.
 

@@ -21,7 +21,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def run_search(part: TuningCurves, lab: Lab, before: PartResult | None = None) -> Iterator[PartResult]:
+def run_search(part: TuningCurves, lab: Lab, before: PartResult | None) -> Iterator[PartResult]:
     """Search every layer anew with every strategy; a row for each time that the best so far fell.
 
     Goes on from ``before``; yields what there is after each layer.

@@ -29,7 +29,7 @@ MODEL_COLUMNS = (
 )  # fmt: skip
 
 
-def run_steps(part: Steps, lab: Lab, before: PartResult | None = None) -> Iterator[PartResult]:
+def run_steps(part: Steps, lab: Lab, before: PartResult | None) -> Iterator[PartResult]:
     """Measure every step on every layer, from ``before`` on; yield what there is after each layer."""
     rows: list[Row] = [dict(row) for row in before.rows] if before else []
     for layer, left in to_do(part.layers, lab.quick, before):

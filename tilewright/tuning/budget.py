@@ -20,7 +20,7 @@ _MOST_S = 1e13  # of as many digits as are read: what is written is read again
 class Budget:
     """A limit on one layer's tuning; ``seconds`` counts everything, from the start to the final timing.
 
-    The start and the references are never cut short: where they use it up, some configs are tried still.
+    The start and the references are never cut short: if they use it up, some configs are tried all the same.
 
     Example:
         >>> Budget.parse("2m").seconds
@@ -73,7 +73,7 @@ class Budget:
         return cls(trials=int(number))
 
     def within(self, spent: Spent | None) -> bool:
-        """Whether a search that has spent so much had as much, or ended by itself (None)."""
+        """Whether a search that spent so much had at least this budget, or ended by itself (None)."""
         if spent is None:
             return True
         return self.trials <= spent.trials if self.trials is not None else self.seconds <= spent.seconds

@@ -1,4 +1,4 @@
-"""What a search has spent of its budget, and what it keeps back for its end."""
+"""What a search has spent of its budget, and what it reserves for its end."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class BudgetClock:
     """The clock of one search.
 
     Attributes:
-        budget: seconds in all, or trials.
-        prepare_s: what the references took.
-        ready_s: when they were there, and the search could begin to try.
+        budget: seconds in total, or trials.
+        prepare_s: time to compute the references.
+        ready_s: when they were ready, and trials could begin.
         first_s: when the first trial began.
-        trial_s: what the last trial took.
+        trial_s: time of the last trial.
     """
 
     def __init__(self, budget: Budget, gpu: bool, start: float | None = None) -> None:
@@ -43,7 +43,7 @@ class BudgetClock:
 
     @property
     def reserve_s(self) -> float:
-        """Seconds kept for the finalists: also for the full check, which makes two more references."""
+        """Seconds reserved for the finalists, and for the full check, which computes two more references."""
         checks_s = min(1.2 * self.prepare_s, 0.3 * self.budget.seconds)
         return self.compare_s + max(self.compare_s, checks_s)
 
@@ -51,7 +51,7 @@ class BudgetClock:
     def search_s(self) -> float:
         """When the search must end so that the finalists can be compared in time.
 
-        Later if its first trial was late: references that use up the budget are not in vain.
+        Later if its first trial was late, so that references that use up the budget are not wasted.
         """
         in_time_s = self.budget.seconds - self.reserve_s
         if self.first_s is None:
@@ -60,22 +60,22 @@ class BudgetClock:
 
     @property
     def spare_s(self) -> float:
-        """Seconds that are left to search, which the finalists may have."""
+        """Seconds left of the search, which the finalists may use."""
         return max(0.0, self.left_s(found=True))
 
     def prepared(self, prepare_s: float) -> None:
-        """The references are there, after so many seconds of work."""
+        """Note that the references are ready, after so many seconds of work."""
         self.prepare_s, self.ready_s = prepare_s, self.elapsed_s
 
     def begin_trial(self) -> None:
-        """A trial begins."""
+        """Note that a trial begins."""
         if self.first_s is None:
             self.first_s = self.elapsed_s
 
     def left_s(self, found: bool, hopeful: bool = False) -> float:
-        """Seconds left to search; more of them while nothing is right, so that there is an answer.
+        """Seconds left to search; more while nothing is ``found``, so that there is an answer.
 
-        As many again as the budget has where one is ``hopeful``: something much faster is to be expected.
+        If ``hopeful``, that is if something much faster is expected, up to the whole budget again.
         """
         grace = self.budget.seconds if hopeful else 0.0
         if not found:

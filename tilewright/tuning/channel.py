@@ -1,7 +1,7 @@
-"""A child process that is asked in JSON lines and answers in JSON lines, within deadlines.
+"""A child process that takes requests and answers in JSON lines, within deadlines.
 
-The child answers one request with any number of ``{"stage": name}`` lines, each of which starts the
-allowance of that stage, and one last line ``{"result": …}`` or ``{"error": name, "text": …}``.
+The child answers a request with any number of ``{"stage": name}`` lines, each of which starts the
+allowance of that stage, and a last line ``{"result": …}`` or ``{"error": name, "text": …}``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _END_S = 5.0  # until a child that was killed is left to itself
 
 
 class ChildLost(Exception):
-    """The child is no more; ``stage`` is where it was, and the text says that too."""
+    """The child has ended; ``stage`` is where it was, and the text says that too."""
 
     def __init__(self, text: str, stage: str) -> None:
         super().__init__(text)
@@ -53,7 +53,7 @@ class Channel:
     """One child process and the two pipes to it."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Start the child; what it says on stderr is kept for the reason of a crash."""
+        """Start the child; its stderr is kept to explain a crash."""
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in kill)
         self._child = subprocess.Popen(
             command,
@@ -110,9 +110,9 @@ class Channel:
         return self.alive and not self._asked
 
     def kill(self) -> None:
-        """End the child now; any thread may, also one that comes second.
+        """Kill the child; any thread may call this, more than once.
 
-        One that a driver does not let go of ends when that does: nobody waits for it.
+        A child that hangs in a driver ends later: it is not waited for.
         """
         with self._ending:
             self._child.kill()
@@ -133,7 +133,7 @@ class Channel:
             raise Crashed(self._bury("start"), "start") from error
 
     def _understood(self, line: bytes, stage: str) -> Json:
-        """Read a line of the child's; of one that dies in the midst of a line only half comes."""
+        """Decode a line of the child's; it is incomplete if the child died while writing it."""
         with suppress(ValueError):
             answer = json.loads(line)
             if isinstance(answer, dict):

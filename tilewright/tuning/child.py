@@ -1,4 +1,4 @@
-"""The process that candidates run in: it answers requests, a line of JSON each, until its parent is gone.
+"""The process that candidates run in: it answers requests, a line of JSON each, until its parent has ended.
 
 ``python -m tilewright.tuning.child`` is started by ``worker.py``, the parent's side.
 """
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _requests() -> queue.SimpleQueue[str]:
-    """Read stdin in a thread, which ends the process when the parent is gone, even in a hung kernel."""
+    """Read stdin in a thread, which ends the process when the parent has ended, even during a hung kernel."""
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def read() -> None:
@@ -65,14 +65,14 @@ def _requests() -> queue.SimpleQueue[str]:
 
 
 class RequestHandler:
-    """Takes the child's requests: opens a job, answers for its configs, and rests until the next."""
+    """Handles the child's requests: opens a job, tries its configs, and rests until the next."""
 
     def __init__(self, stage: Callable[[Stage], None]) -> None:
         self._stage = stage
         self._trials: Any = None
 
     def handle(self, request: WorkerRequest) -> Any:
-        """Do what a request asks and return what can be said in JSON."""
+        """Carry out a request and return a result that can be written as JSON."""
         match request:
             case Job():
                 return self._open(request).said

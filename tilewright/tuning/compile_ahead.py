@@ -27,7 +27,7 @@ class CompileAhead:
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="compile")
 
     def start(self) -> None:
-        """Start the compilers now, while whoever asks thinks; what goes wrong shows when they compile."""
+        """Start the compilers in the background; errors show when they compile."""
         for _ in self._workers:
             self._threads.submit(self._start)
 
@@ -36,7 +36,7 @@ class CompileAhead:
         return [self._threads.submit(self._compile, config) for config in configs]
 
     def close(self) -> None:
-        """Drop what is queued, let compilers rest that have nothing to do, and end the others."""
+        """Drop what is queued, return idle compilers to the pool, and end the others."""
         self.closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         idle = self._all_idle()
@@ -56,7 +56,7 @@ class CompileAhead:
         return idle
 
     def _start(self) -> None:
-        """Start the compiler that was idle longest: like any request, this needs it for itself alone."""
+        """Start the compiler that was idle longest; like any request, this needs exclusive use of it."""
         with self._alone() as worker:
             _ = worker.device
 
@@ -73,10 +73,10 @@ class CompileAhead:
 
     @contextmanager
     def _alone(self) -> Iterator[Worker]:
-        """Have a compiler that nobody else uses.
+        """Borrow an idle compiler for exclusive use.
 
         Raises:
-            CancelledError: there is nothing more to be done.
+            CancelledError: the pool is closed.
         """
         worker = self._idle.get()
         try:
@@ -88,13 +88,13 @@ class CompileAhead:
 
 
 class InFlight:
-    """Configs that are being compiled, and those that have and wait for their trial.
+    """Configs that are being compiled, or are compiled and wait for their trial.
 
     Args:
-        ahead: what compiles them.
-        rank: of what has compiled that of the least rank is taken; None: they are taken in the order of their
-            submission, however long one compiles.
-        together: none is taken while another compiles: what is measured would not be alone.
+        ahead: the compilers.
+        rank: compiled configs are taken by ascending rank; None: in the order of their submission, however
+            long one takes to compile.
+        together: none is taken while any compiles, because compilers would disturb the measurement.
 
     Attributes:
         dropped: those that there was no time to compile.
@@ -117,18 +117,19 @@ class InFlight:
 
     @property
     def first_compiled(self) -> bool:
-        """Whether the one that is to be taken first has compiled."""
+        """Whether the config that is next in order has compiled."""
         return any(future.done() for future in self._in_order()[:1])
 
     def submit(self, configs: Sequence[Config]) -> None:
-        """Have some more compiled."""
+        """Start compiling some more."""
         if configs:
             self._configs |= zip(self._ahead.submit(configs), configs, strict=True)
 
     def wait(self, seconds: float | None) -> None:
-        """Wait until one can be taken, of those taken together until one more has compiled; at most so long.
+        """Wait until one can be taken (if ``together``, until one more has compiled).
 
-        None: for as long as it takes.
+        Args:
+            seconds: the most to wait; None: without a limit.
         """
         awaited = list(self._configs) if self._together else self._next()
         compiling = [future for future in awaited if not future.done()]
@@ -136,7 +137,7 @@ class InFlight:
             wait(compiling, seconds, FIRST_COMPLETED)
 
     def take(self) -> tuple[Config, Compiled] | None:
-        """Return one that has compiled; None if none has. What was cancelled is dropped."""
+        """Return a compiled config; None if there is none. Cancelled ones are dropped."""
         for future in [future for future in self._next() if future.done()]:
             config = self._configs.pop(future)
             try:
@@ -146,13 +147,13 @@ class InFlight:
         return None
 
     def _next(self) -> list[Future[Compiled]]:
-        """Those of which one may be taken, which first if it has compiled."""
+        """The configs of which the first compiled one may be taken."""
         if self._together and self.compiling:
             return []
         return self._in_order() if self._rank else self._in_order()[:1]
 
     def _in_order(self) -> list[Future[Compiled]]:
-        """All, those first that are to be taken first."""
+        """All configs, in the order in which they should be taken."""
         if rank := self._rank:
             return sorted(self._configs, key=lambda future: rank(self._configs[future]))
         return list(self._configs)

@@ -1,4 +1,4 @@
-"""What the tuner tells while it works, and what it returns."""
+"""The events that the tuner reports while it works, and its result."""
 
 from __future__ import annotations
 
@@ -62,18 +62,18 @@ class Comparing:
 
 @dataclass(frozen=True, repr=False)
 class TuneResult:
-    """What came of tuning one problem; also the last event.
+    """The result of tuning one problem; also the last event.
 
     Attributes:
         best: the winner, verified in full; None if no config was right.
         records: the outcomes of this run, oldest first.
         finalists: the re-measured finalists, fastest first.
-        seconds: everything, from the start of the workers to the last measurement.
-        resumed: outcomes taken from the store, not run again.
-        stopped: why the search ended, or that the store had its winner and none began. One that its budget
-            ended goes on at the next call that names a larger budget.
+        seconds: total time, from the start of the workers to the last measurement.
+        resumed: number of outcomes taken from the store, not run again.
+        stopped: why the search ended, or that the winner was stored and none began. A search that its budget
+            ended continues at the next call with a larger budget.
         ready_s: when processes had started and references were computed.
-        searched_s: when the search was over; the finalists have the rest of the seconds.
+        searched_s: when the search was over; the rest of the seconds went to the finalists.
     """
 
     best: Record | None
@@ -86,7 +86,7 @@ class TuneResult:
     searched_s: float = 0.0
 
     def __repr__(self) -> str:
-        """Say what a person wants to know: the fields hold every trial."""
+        """A summary for people: the fields hold every trial."""
         figure = self.best and self.best.measurement
         if not (self.best and figure):
             return f"<tuned in vain: {self.failure}>"
@@ -112,7 +112,7 @@ class TuneResult:
 
     @property
     def failure(self) -> str:
-        """Say what became of the configs that were tried, none of which was right."""
+        """Say how the configs that were tried failed, if none was right."""
         tried = tally(self.records) or "none tried"
         why = next((f": {record.reason}" for record in self.records if record.reason), "")
         what = f"{self.records[0].problem}: " if self.records else ""

@@ -44,14 +44,14 @@ def decide(worker: Worker, outcomes: Outcomes, clock: BudgetClock, say: Progress
 
 
 def choose(records: Iterable[Record], tried: Container[str] = ()) -> list[Record]:
-    """Return the records of the finalists: the best known before, what is fastest now, others known before.
+    """Return the finalists: the best of earlier searches, the fastest of this one, others of earlier ones.
 
-    Behind them the best of other families, since trials of these may have come when the machine was busier.
+    After them the best of other families, whose trials may have run when the machine was busier.
 
     Args:
         records: the newest of each config.
-        tried: configs that this search tried. Times of earlier ones are of other hours, when the machine may
-            have been quieter or busier: so they rule out none of these, nor are ruled out by them.
+        tried: configs that this search tried. Times of earlier ones were taken when the machine may have been
+            quieter or busier, so the two groups are not compared with each other.
     """
     right = sorted((r for r in records if r.is_right), key=lambda r: r.cold_us)
     now, before = [r for r in right if r.config in tried], [r for r in right if r.config not in tried]
@@ -87,7 +87,7 @@ def compare(worker: Worker, chosen: list[Record], max_s: float, patience_s: floa
 
 
 def _renewed(record: Record, row: Final) -> Record:
-    """Add what the comparison said to a record of the search."""
+    """Update a record of the search with the result of the comparison."""
     figures = [figure for figure in (row.measurement, record.measurement) if figure]
     best_known = max(figures, key=lambda figure: figure.runs >= FEWEST)  # the new one, if it says anything
     record = replace(record, measurement=best_known, check=row.check or record.check)
@@ -97,7 +97,7 @@ def _renewed(record: Record, row: Final) -> Record:
 
 
 def _one_by_one(worker: Worker, chosen: list[Record]) -> list[Record]:
-    """Verify and measure in full, each alone: one of them brought the worker or its inputs down."""
+    """Verify and measure each alone, in full, after one of them crashed the worker or damaged its inputs."""
     again = [replace(worker.run(Config.parse(r.config), full=True), compile_s=r.compile_s) for r in chosen]
     again.sort(key=lambda r: r.cold_us)
     return [_placed(r, number == 0 and r.is_right) for number, r in enumerate(again)]

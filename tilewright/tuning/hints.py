@@ -1,4 +1,4 @@
-"""Hints: winners that must be checked and verified before they may run; and winners of layers alike."""
+"""Hints: winners that must be verified before they may run; and winners of similar layers."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def likely(
     store: Store, problem: Problem | str, device_key: str, deterministic: bool = False,
     sources: Sources | None = None,
 ) -> list[Hint]:  # fmt: skip
-    """Return likely winners that must be checked and verified first, likeliest first.
+    """Return likely winners that must be verified first, likeliest first.
 
-    They are those of other kernels or another compiler, imported ones, and shipped ones; then the same of
-    other devices with the same chip; last what was tried here, of other kernels, and never compared, of which
-    there may be hundreds. What failed here is left out.
+    First those of other kernels or another compiler, imported ones and shipped ones; then the same of other
+    devices with the same chip; last configs that were tried here with other kernels but never compared, of
+    which there may be hundreds. What failed here is left out.
 
     Args:
         store: where they are kept.
@@ -74,11 +74,11 @@ def alike(
     store: Store, problem: Problem, device: Device, deterministic: bool = False,
     sources: Sources | None = None,
 ) -> Iterator[Record]:  # fmt: skip
-    """Yield winners of layers alike, likeliest first: they differ from this one in the epilogue, but for
-    its pool, or between bf16 and f16 or i8 with and without ``+requant``.
+    """Yield winners of similar layers, likeliest first: layers that differ only in the epilogue (except its
+    pool), between bf16 and f16, or between i8 with and without ``+requant``.
 
-    They won searches of all families, of more than a few trials, or came from elsewhere. Nobody has
-    verified them for this layer; those that failed here are left out.
+    They won searches of all families with more than a few trials, or came from elsewhere. They are not
+    verified for this layer; those that failed here are left out.
 
     Args:
         store, problem, deterministic, sources: as for ``likely``.
@@ -98,15 +98,15 @@ def alike(
 def _winners(
     store: Store, problem: Problem, device_key: str, deterministic: bool, sources: Sources | None
 ) -> Iterator[Hint]:
-    """Yield the winner of a problem, then likely ones: most often nobody asks for those."""
+    """Yield the winner of a problem, then likely ones, which are rarely needed."""
     if best := store.best(problem, device_key, deterministic, sources):
         yield Hint(best, Origin.STORED)
     yield from likely(store, problem, device_key, deterministic, sources)
 
 
 def _layers_alike(store: Store, problem: Problem, its_chip: str) -> list[Problem]:
-    """Return layers that have records here or shipped winners, and that the same configs should suit: all but
-    the epilogue is the same, and so are the pool and ``Problem.timed_as``. The most alike come first.
+    """Return layers with records or shipped winners whose configs should suit this one, most similar first:
+    they have the same sizes, layouts, pool and ``Problem.timed_as``.
     """
     names = {name for name, key in store.same_sizes(problem) if chip(key) == its_chip}
     others = [other for other in map(_problem, names - {str(problem)}) if other]
@@ -121,9 +121,9 @@ def _problem(text: str) -> Problem | None:
 
 
 def likeness(problem: Problem) -> Problem:
-    """What layers alike have in common: what they are timed as, no epilogue but a pool, and their layouts.
+    """A representative that all similar layers share: in the dtype they are timed as, with only the pool.
 
-    An image of one pixel has every layout.
+    An image of one pixel counts as nchw, whatever its layouts.
     """
     pool = Epilogue(pool=problem.epilogue.pool)
     found = replace(problem, dtype=problem.timed_as, math="strict", epilogue=pool)
@@ -131,7 +131,7 @@ def likeness(problem: Problem) -> Problem:
 
 
 def _apart(problem: Problem, other: Problem) -> tuple[bool, ...]:
-    """In what two layers differ, what matters most first."""
+    """The differences between two layers, the most important first."""
     one, two = problem.epilogue, other.epilogue
     return (
         one.add != two.add, problem.precision != other.precision, one.act != two.act, one.bias != two.bias,
@@ -140,8 +140,8 @@ def _apart(problem: Problem, other: Problem) -> tuple[bool, ...]:
 
 
 def _searched_well(hint: Hint, problem: Problem, device: Device, sources: Sources | None) -> bool:
-    """Whether a winner of a problem won a search of all families of ``sources``, and of enough trials;
-    whoever shares one is believed."""
+    """Whether a winner won a search of all families of ``sources`` with enough trials; shared winners are
+    assumed to have."""
     won, search = hint.record.won, hint.record.search
     if hint.origin in (Origin.SHIPPED, Origin.IMPORTED):
         return True
@@ -155,19 +155,19 @@ def _searched_well(hint: Hint, problem: Problem, device: Device, sources: Source
 
 
 def _kin(store: Store, problem: Problem | str, device_key: str) -> list[str]:
-    """Name the other devices with the same chip of which the problem has records, here or shipped."""
+    """Return the keys of other devices with the same chip that have records or shipped winners of it."""
     others = {key for name, key in store.same_sizes(problem) if name == str(problem)} - {device_key}
     return sorted(key for key in others if chip(key) == chip(device_key))
 
 
 def _failing(newest: Iterable[Found], sources: Sources | None) -> set[str]:
-    """Return configs whose very kernels were tried, and that fail whenever they are."""
+    """Return configs that failed with exactly these kernels, in a way that would repeat."""
     lasting = [one for one in newest if one.record.outcome not in (Outcome.CORRECT, *PASSING)]
     return {one.record.config for one in lasting if one.is_of(sources)}
 
 
 def _origin(found: Found, own: bool) -> Origin:
-    """Say in the words of ``Provenance`` where a hint comes from, of this device or of another."""
+    """Return the origin of a hint; ``own``: it is of this device, not of another."""
     if found.imported:
         return Origin.IMPORTED
     return Origin.OLDER if own else Origin.KIN

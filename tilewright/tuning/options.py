@@ -1,4 +1,4 @@
-"""What a caller asks of tuning, put together once where it was asked."""
+"""The options of a tuning, made once from a caller's arguments."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class TuneOptions:
     """How to search for the winner of a layer, or of layer after layer.
 
     Attributes:
-        budget: seconds in all, or trials; None: what suits the device.
+        budget: seconds in total, or trials; None: the default of the device.
         strategy: all, random, model or local.
         seed: of the strategy and of the inputs; the same seed proposes the same configs.
         deterministic: try only configs that give the same bits each time.
         families: names of those to search; none: all that race and take the problem.
-        again: search, though the store has the winner of a search of all these families. The tuner itself
-            does not ask: it always searches.
+        again: search even if the store has the winner of a search of all these families (``tune_once``; the
+            tuner itself always searches).
     """
 
     budget: Budget | None = None
@@ -31,5 +31,5 @@ class TuneOptions:
     again: bool = False
 
     def of(self, problem: Problem) -> Request:
-        """Return what is asked of dispatch for one of the layers."""
+        """Return the request to dispatch for a layer."""
         return Request(problem, self.deterministic, self.families)

@@ -1,4 +1,4 @@
-"""What is known of a problem's configs on a device: from earlier searches, and as this one goes on."""
+"""The outcomes of a problem's configs on a device, from earlier searches and from this one."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Outcomes:
 
     @property
     def may_win(self) -> list[Record]:
-        """All but those of configs that must not win."""
+        """All records, without those of configs that must not win."""
         return [r for r in self._newest.values() if r.deterministic or not self._deterministic]
 
     @property
     def best_us(self) -> float:
-        """The least time so far of what may win."""
+        """The least time so far of a config that may win."""
         return min((record.cold_us for record in self.may_win), default=math.inf)
 
     @property
@@ -64,7 +64,7 @@ class Outcomes:
         return math.isfinite(self.best_us)
 
     def resume(self) -> list[Record]:
-        """Take what the store knows of these very kernels, but for what may fare better now."""
+        """Load the store's records of exactly these kernels, without failures that may be transient."""
         known = self._store.records(self._problem, self._device.key) if self._store else []
         found = [record for record in known if self._sources.has(record)]
         newest = {record.config: record for record in found}
@@ -73,7 +73,7 @@ class Outcomes:
         return list(self._newest.values())
 
     def hints(self) -> list[Config]:
-        """Return what won elsewhere, or for layers alike, and is legal here, likeliest first."""
+        """Return configs that won elsewhere, or for similar layers, and are legal here, likeliest first."""
         if self._store is None:
             return []
         how = self._deterministic, self._sources
@@ -93,9 +93,9 @@ class Outcomes:
         return not self._deterministic or self._families[config.family].deterministic(config)
 
     def cut(self, seconds: float, trials: int, due: Collection[str]) -> None:
-        """The budget has ended the search, after so much; of the families ``due`` some may be untried.
+        """Note that the budget has ended the search, after so many seconds and trials.
 
-        Those have not raced: whoever asks for them as well searches on.
+        Families that were ``due`` but untried do not count as searched, so that a later request searches on.
         """
         self._cut = Spent(float(f"{seconds:.6g}"), trials)  # as it is stored
         missed = self.untried.intersection(due)
@@ -105,7 +105,7 @@ class Outcomes:
         """Store an outcome at once.
 
         Raises:
-            StoreError: the first one could not be stored. Later ones wait: a search goes on without.
+            StoreError: the first one could not be stored. Later ones are retried while the search goes on.
         """
         kept = self._sources.signed(replace(record, search=Search(self._raced, self._cut)))
         self._newest[kept.config] = kept
@@ -124,7 +124,7 @@ class Outcomes:
         return kept
 
     def save(self) -> None:
-        """Store what could not be stored before.
+        """Store the outcomes that could not be stored before.
 
         Raises:
             StoreError: it still cannot be.

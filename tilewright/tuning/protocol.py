@@ -1,4 +1,4 @@
-"""What a worker and its child say to each other: requests, answers, and both as lines of JSON have them."""
+"""The messages between a worker and its child: requests and answers, and their JSON form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.store.record_json import record_from_dict, record_to_dict
 
 
 class Stage(StrEnum):
-    """What a child does next, told so that a deadline can be set for it."""
+    """What a child does next, reported so that a deadline can be set for it."""
 
     START = "start"
     OPEN = "open"
@@ -31,7 +31,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class WorkerRequest:
-    """What a child is asked; ``do`` is its name on the line."""
+    """A request to a child; ``do`` is its name in JSON."""
 
     do: ClassVar[str]
 
@@ -45,7 +45,7 @@ class Job(WorkerRequest):
         backend: of the device, as ``open_runtime`` takes it.
         index: number of the device within its backend.
         seed: of the inputs.
-        facts: of a device: they make a worker that only compiles for it, and opens no CUDA device.
+        facts: facts of a device, for a worker that only compiles for it and opens no CUDA device.
     """
 
     do = "open"
@@ -145,7 +145,7 @@ class Opened:
 
 
 class Judged(NamedTuple):
-    """The record of a config; ``spoilt``: the child's device is no longer to be trusted."""
+    """The record of a config; ``spoilt``: the child's device can no longer be trusted."""
 
     record: Record
     spoilt: bool
@@ -163,7 +163,7 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True)
 class Compiled:
-    """What became of compiling one config ahead of its trial; ``outcome`` is None if all went well."""
+    """The result of compiling a config ahead of its trial; ``outcome`` is None if it succeeded."""
 
     outcome: Outcome | None
     reason: str = ""

@@ -30,12 +30,12 @@ class SearchLoop:
         worker: tries configs.
         ahead: compiles them; it is closed at the end.
         proposals: what to try.
-        outcomes: where what came of it goes.
-        clock: says when the budget is spent.
-        say: told each trial.
+        outcomes: collects the results.
+        clock: tells when the budget is spent.
+        say: called with each trial.
 
     Attributes:
-        records: what came of each trial, in their order.
+        records: the outcome of each trial, in order.
     """
 
     def __init__(
@@ -89,22 +89,22 @@ class SearchLoop:
 
     @property
     def _over(self) -> bool:
-        """Whether there is no time for another trial; there is for a first one, however long it compiles."""
+        """Whether there is no time for another trial; for a first one there always is."""
         return bool(self.records) and self._clock.over(self._outcomes.found, self._hopeful)
 
     @property
     def _hopeful(self) -> bool:
-        """Whether something much faster than the best so far is to be expected."""
+        """Whether something much faster than the best so far is expected."""
         return self._outcomes.found and self._proposals.hopeful(self._outcomes.best_us)
 
     def _left_s(self, compiled: int = 0) -> float:
-        """Seconds left to search, without end before a first trial; with some compiled, to compile more."""
+        """Seconds left to search; unlimited before a first trial, unless some configs have ``compiled``."""
         if not (self.records or compiled):
             return math.inf
         return self._clock.left_s(not self.records or self._outcomes.found, self._hopeful)
 
     def _try_one(self, config: Config, compiled: Compiled) -> None:
-        """Try a config, and tell all what came of it."""
+        """Try a config, and report its outcome to store, strategies and listener."""
         self._clock.begin_trial()
         start = time.monotonic()
         tried = self._try(config, compiled)
@@ -119,8 +119,8 @@ class SearchLoop:
     def _let_compile(self, flying: InFlight) -> None:
         """Wait until all have compiled, or until there is just time to try those that have; then stop.
 
-        A CPU cannot be measured while it compiles. References that take all of a small budget leave just one
-        trial, and it is no matter of chance which.
+        A CPU cannot be measured while it compiles. If references use up a small budget, there is one trial,
+        of the config that is first in order.
         """
         while flying.compiling:
             done = len(flying) - flying.compiling
@@ -135,9 +135,7 @@ class SearchLoop:
     def _try(self, config: Config, compiled: Compiled) -> Record:
         """Return the outcome of one config."""
         if compiled.outcome:
-            return Record(
-                problem=self._worker.job.problem, device=self._worker.device.key, family=config.family,
-                config=str(config), outcome=compiled.outcome, deterministic=False, reason=compiled.reason,
-                compile_s=compiled.compile_s, versions=self._worker.versions,
-            )  # fmt: skip
-        return replace(self._worker.run(config, self._outcomes.best_us), compile_s=compiled.compile_s)
+            record = self._worker.failed(config, compiled.outcome, compiled.reason)
+        else:
+            record = self._worker.run(config, self._outcomes.best_us)
+        return replace(record, compile_s=compiled.compile_s)

@@ -1,4 +1,4 @@
-"""What a search is to try, a portion at a time: for as long as its seconds last, or for so many trials."""
+"""Supplies a search with configs, a batch at a time: until its seconds are over, or for so many trials."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.search.proposals import Proposals
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.compile_ahead import InFlight
 
-_FORETASTE = 8  # configs of a family that promises most so far, compiled while the others are looked at
+_PREVIEW = 8  # configs of a family that promises most so far, compiled while the others are looked at
 # A search that expects less than this share of the best time to be gained, so many times on end, is over.
 ENOUGH, ENOUGH_TIMES = 0.001, 3
 # Why no more is tried.
@@ -20,17 +20,17 @@ NO_FASTER = f"no config is expected to be {ENOUGH:.1%} faster"
 
 
 class Supply(ABC):
-    """Where a search has its configs from.
+    """The source of a search's configs.
 
     Args:
-        proposals: what strategies propose, and hints.
+        proposals: proposals of strategies, and hints.
         size: the most that are asked for at a time.
         gpu: whether configs are tried while others compile.
 
     Attributes:
-        rank: by which ``InFlight`` takes what has compiled.
-        most: so many in flight, no more are asked for.
-        unpromising: whether nothing much faster is expected, so that ``next`` is to be tried no more.
+        rank: the order in which ``InFlight`` takes compiled configs.
+        most: no more are asked for while so many are in flight.
+        unpromising: whether nothing much faster is expected, so that the search should end.
     """
 
     rank: Callable[[Config], float] | None = None
@@ -51,12 +51,12 @@ class Supply(ABC):
         return not self._proposals.looked
 
     def look(self) -> list[Config]:
-        """Have the next strategy look; return what is to be compiled meanwhile."""
+        """Let the next strategy evaluate its first configs; return some to compile meanwhile."""
         return self._proposals.look(0)
 
     @abstractmethod
     def next(self, tried: int, flying: int) -> list[Config]:
-        """Return more configs, once so many were tried and while others are in flight; none: ``ended``."""
+        """Return more configs, after ``tried`` and with ``flying`` in flight; none: see ``ended``."""
 
     def ended(self, tried: int) -> str:
         """Say why there are no more."""
@@ -76,9 +76,9 @@ class Supply(ABC):
 
 
 class TimedSupply(Supply):
-    """For as long as the time lasts: what promises most, of that which has compiled, is tried first.
+    """For a budget of seconds: of the compiled configs the most promising one is tried first.
 
-    On a GPU some of the first configs come while strategies still look at their families.
+    On a GPU some of the first configs come while strategies still evaluate their families.
     """
 
     def __init__(self, proposals: Proposals, size: int, gpu: bool, endless: bool) -> None:
@@ -86,7 +86,7 @@ class TimedSupply(Supply):
         super().__init__(proposals, size, gpu)
         self.rank, self._endless = proposals.best_us, endless
         self.most = size if gpu else 1
-        self._foretaste = min(_FORETASTE, size // 4) if gpu else 0  # for half the compilers
+        self._preview = min(_PREVIEW, size // 4) if gpu else 0  # for half the compilers
         self._idle = 0  # proposals on end that promised nothing, with a trial between any two
         self._idle_since = 0  # trials before the last of them
 
@@ -95,8 +95,8 @@ class TimedSupply(Supply):
         flying.submit(self._proposals.next_hints(self._first))
 
     def look(self) -> list[Config]:
-        """Have the next strategy look; return what is to be compiled meanwhile."""
-        return self._proposals.look(self._foretaste)
+        """Let the next strategy evaluate its first configs; return some to compile meanwhile."""
+        return self._proposals.look(self._preview)
 
     def next(self, tried: int, flying: int) -> list[Config]:
         """Return more configs; see ``Supply.next``."""
@@ -110,8 +110,8 @@ class TimedSupply(Supply):
 
 
 class CountedSupply(Supply):
-    """So many trials. All that is proposed is tried, in order, before more is: another search of as many
-    proposes the same, however fast it is.
+    """For a budget of trials: all proposals are tried, in order, before more are asked for. So searches with
+    the same budget propose the same configs, however fast they run.
     """
 
     def __init__(self, proposals: Proposals, size: int, gpu: bool, trials: int) -> None:
@@ -119,7 +119,7 @@ class CountedSupply(Supply):
         self._trials = trials
 
     def begin(self, flying: InFlight) -> None:
-        """Have the first hints compiled, and strategies look: what they see may hang on no trial."""
+        """Compile the first hints, and let strategies evaluate: that must not depend on any trial."""
         flying.submit(self._proposals.next_hints(min(self._first, self._trials)))
         while self.looking and len(flying) < self._trials:
             self.look()

@@ -1,4 +1,4 @@
-"""What a worker does with a config: compile, run, verify, time. This is the child's side."""
+"""Trying a config: compile, run, verify, time. This is the child's side."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Trials:
         self._prepared()
 
     def _prepared(self) -> Verifier:
-        """Return what checks candidates, on the device; at its first use all is made ready."""
+        """Return the verifier, which makes the inputs and references at its first use."""
         self._stage(Stage.REFERENCE)
         if self._verifier is None:
             assert self._runtime is not None, "opened to compile only"
@@ -172,14 +172,14 @@ def _rehearse(
     sizes |= dict.fromkeys(EXTRAS, UNUSED_BYTES)
     sizes |= {operand.name: operand.nbytes for operand in problem.operands.values()}
     sizes |= dict(w=packed_bytes, packed=packed_bytes)
-    loaded = {name: kernels for kernels in map(runtime.load, built) for name in kernels.kernels}
+    loaded = {name: program for program in map(runtime.load, built) for name in program.kernels}
     for launch in blueprint.launches:
-        small = max(g * b for g, b in zip(launch.grid, launch.block, strict=True)) < 1 << 16
+        if launch.kernel in NO_KERNELS:
+            continue
+        small = max(launch.work_items) < 1 << 16
         memories = [runtime.alloc(sizes[name]) for name in launch.args]
         for memory in memories:
             runtime.fill(memory, 0)
-        if launch.kernel in NO_KERNELS:
-            continue
         runtime.launch(loaded[launch.kernel], replace(launch, grid=(1, 1, 1)) if small else launch, memories)
         runtime.synchronize()
 

@@ -45,11 +45,11 @@ _INPUT_BYTES = 5e7  # of the problem, a second, that a host fetches twice and co
 
 
 class Worker:
-    """The child process of one job, had when first needed and replaced when spoilt.
+    """The child process of one job, started when first needed and replaced when spoilt.
 
     Attributes:
-        job: what it is for.
-        restarts: how often a child took the place of one that was lost or spoilt.
+        job: its problem and device.
+        restarts: how often a lost or spoilt child was replaced.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class Worker:
         """Prepare a worker; nothing starts yet.
 
         Args:
-            job: what it is for.
+            job: its problem and device.
             allowances_s: seconds for stages, instead of ``ALLOWANCES_S``.
             command: replaces the child, for tests.
-            children: whose child it takes where one rests, and where its own will rest; None: none does.
+            children: a pool that it takes its child from, and returns it to; None: no pool.
         """
         self.job = job
         self.restarts = 0
@@ -97,11 +97,11 @@ class Worker:
         self._allowances_s[stage] = seconds
 
     def run(self, config: Config, best_us: float = math.inf, full: bool = False) -> Record:
-        """Run, verify and time one config; whatever happens to it is a Record.
+        """Run, verify and time one config; a failure is a Record too.
 
         Args:
             config: the candidate.
-            best_us: the time to beat: what is far slower is given up early.
+            best_us: the time to beat: a config that is far slower is given up early.
             full: add the checks of NaN, infinity and the inputs.
 
         Raises:
@@ -111,7 +111,7 @@ class Worker:
             judged = Judged.of(self._ask(Try(config, best_us, full)))
         except (ChildLost, ChildError) as error:
             outcome = Outcome.TIMEOUT if isinstance(error, Hung) else Outcome.RUNTIME
-            return self._failed(config, outcome, str(error))
+            return self.failed(config, outcome, str(error))
         if judged.spoilt:
             self.close()
         return judged.record
@@ -160,7 +160,7 @@ class Worker:
             channel.kill()
 
     def retire(self) -> None:
-        """Let the child rest for another job if it is well and someone keeps it; else end it."""
+        """Return the child to the pool if there is one and it is idle; else end it."""
         channel, children = self._channel, self._children
         if children is None or channel is None or not channel.idle:
             self.close()
@@ -175,11 +175,12 @@ class Worker:
 
     @property
     def _pool_key(self) -> tuple[str, ...]:
-        """What another job must have in common with this one to take over its child."""
+        """The key of jobs that can share a child."""
         job = self.job
         return (str(job.backend), str(job.index), str(job.facts), *(self._command or ()))
 
-    def _failed(self, config: Config, outcome: Outcome, reason: str) -> Record:
+    def failed(self, config: Config, outcome: Outcome, reason: str) -> Record:
+        """Return the record of a config that gave no answer."""
         known = self._opened
         return Record(
             problem=self.job.problem, device=known.device.key if known else "", family=config.family,
@@ -203,9 +204,9 @@ class Worker:
             raise
 
     def _open(self) -> None:
-        """Take a child that rests, or start one, and give it the job, unless that is done.
+        """Take a child from the pool, or start one, and send it the job, unless that is done.
 
-        One that crashes over it, as a system short of memory may have it, is replaced once.
+        A child that crashes meanwhile, as may happen if the system is short of memory, is replaced once.
         """
         if self._channel is not None and self._channel.alive:
             return
@@ -230,7 +231,7 @@ class Worker:
 
 
 def _allowances_s(problem: Problem) -> dict[str, float]:
-    """Return what each stage may take; the reference of a large layer takes its time, its inputs do too."""
+    """Return the seconds that each stage may take: more for the reference and the inputs of large layers."""
     large_s: dict[str, float] = {
         Stage.REFERENCE: problem.flops / _REFERENCE_FLOPS, Stage.INPUTS: problem.bytes / _INPUT_BYTES,
     }  # fmt: skip
@@ -238,7 +239,7 @@ def _allowances_s(problem: Problem) -> dict[str, float]:
 
 
 def _advice(error: ChildLost | ChildError) -> str:
-    """Say what may help against a reference that cannot be had: it took too long, or too much memory."""
+    """Suggest what may help if the reference cannot be computed: it took too long, or too much memory."""
     large = isinstance(error, Hung) or "SIGKILL" in str(error)  # as a system does that has no memory left
     if large or isinstance(error, ChildError) and error.name == OutOfMemory.__name__:
         return "; a smaller layer may do, e.g. by --batch"

@@ -1,4 +1,4 @@
-"""The processes that tuning is done in, kept from one layer to the next: each takes a second to start."""
+"""A pool of child processes, kept from one layer to the next: each takes a second to start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.tuning.channel import Channel
 
 
 class WorkerPool:
-    """Processes that have done their job and wait for another on the same device.
+    """Child processes that have finished a job and wait for another on the same device.
 
     ``with WorkerPool() as children:`` around several ``tune(…, children=children)``; they end with it.
     """
@@ -30,7 +30,7 @@ class WorkerPool:
         self.close()
 
     def take(self, key: Hashable) -> Channel | None:
-        """Return a child that rests and may take over a job with this key, or None."""
+        """Return an idle child for a job with this key, or None."""
         with self._lock:
             resting = self._resting[key]
             while resting:
@@ -39,7 +39,7 @@ class WorkerPool:
         return None
 
     def keep(self, key: Hashable, channel: Channel) -> None:
-        """Let a child rest that has answered all it was asked; after ``close`` it ends."""
+        """Keep an idle child; after ``close`` it is ended instead."""
         with self._lock:
             if not self._closed:
                 self._resting[key].append(channel)
@@ -47,7 +47,7 @@ class WorkerPool:
         channel.kill()
 
     def close(self) -> None:
-        """End all that rest, and all that come to rest from now on."""
+        """End all idle children, and all that are returned from now on."""
         with self._lock:
             self._closed = True
             resting = [channel for channels in self._resting.values() for channel in channels]

@@ -5,7 +5,7 @@ One work-item is one core. A block is NK x NH x NW register tiles that share one
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.direct.cpu_tile import (
     AVX2_LANES,
@@ -36,7 +36,6 @@ from tilewright.kernels.tile import (
     NONE,
     TWO_PASS,
     View,
-    ceil_div,
     image_defines,
     k_fastest,
     layer_defines,

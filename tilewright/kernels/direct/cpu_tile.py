@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.tile import View, ceil_div
+from tilewright.kernels.tile import View
 from tilewright.kernels.word import word_bytes, word_registers, words
 from tilewright.problem import MAX_EXTENT, Problem
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import gcd
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.direct.cpu_tile import (
     AVX2_LANES,
@@ -18,7 +19,7 @@ from tilewright.kernels.direct.cpu_tile import (
     under,
 )
 from tilewright.kernels.family import Values
-from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, NONE, ceil_div
+from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, NONE
 from tilewright.kernels.word import filter_bytes, issue_slots, word_bytes, word_registers
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import Problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.direct.gpu_tile import GpuTiling, registers, shared_bytes, staging, tiling_of
 from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Values
@@ -36,7 +36,6 @@ from tilewright.kernels.tile import (
     NONE,
     TWO_PASS,
     View,
-    ceil_div,
     columns_under,
     image_defines,
     k_fastest,

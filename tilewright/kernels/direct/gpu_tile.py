@@ -5,21 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_COPIES
 from tilewright.kernels.staging import Staging, staged_quads
-from tilewright.kernels.tile import (
-    NONE,
-    View,
-    along,
-    ceil_div,
-    columns_under,
-    lines,
-    row_runs,
-    rows_under,
-    tiles_along,
-)
+from tilewright.kernels.tile import NONE, View, along, columns_under, lines, row_runs, rows_under, tiles_along
 from tilewright.kernels.word import as_words, word_bytes, word_registers, words
 from tilewright.problem import Problem
 

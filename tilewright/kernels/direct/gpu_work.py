@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.device import Device
 from tilewright.kernels.direct.gpu_tile import (
     GpuTiling,
@@ -15,7 +15,7 @@ from tilewright.kernels.direct.gpu_tile import (
     tiling_of,
 )
 from tilewright.kernels.family import Values
-from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
+from tilewright.kernels.tile import COMBINE_NAMES, NONE
 from tilewright.kernels.word import (
     as_words,
     filter_bytes,

@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch
 from tilewright.kernels.gemm.product import product
 from tilewright.kernels.gemm.spec import Gemm, blueprint, refused
 from tilewright.kernels.inner import program
-from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_BODY
-from tilewright.kernels.tile import ProductTiling, ceil_div, lines, quad_pitch
+from tilewright.kernels.tile import ProductTiling, lines, quad_pitch
 from tilewright.problem import Problem
 
 

@@ -6,7 +6,7 @@ Matrix-Matrix Multiplication on the GPU", arXiv:2301.03598.
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.gemm.product import (
@@ -46,17 +46,7 @@ from tilewright.kernels.split_k import (
     share_defines,
     zeros_before,
 )
-from tilewright.kernels.tile import (
-    ATOMIC,
-    LAST,
-    NONE,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    k_fastest,
-    up_to,
-)
+from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, image_defines, k_fastest, up_to
 from tilewright.kernels.word import in_tiles
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem

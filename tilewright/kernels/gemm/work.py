@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.gemm.product import GemmTiling, product, registers, tiling_of
 from tilewright.kernels.limits import resident
-from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
+from tilewright.kernels.tile import COMBINE_NAMES, NONE
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 

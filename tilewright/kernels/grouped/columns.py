@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64, round_up
+from tilewright.arithmetic import ceil_div, offset64, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Launch, Values
 from tilewright.kernels.limits import MOST_BODY
@@ -11,7 +11,6 @@ from tilewright.kernels.split_k import left_bytes, operands, partial_sums, secon
 from tilewright.kernels.tile import (
     COMBINE_NAMES,
     View,
-    ceil_div,
     columns_under,
     image_defines,
     layer_defines,

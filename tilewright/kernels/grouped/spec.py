@@ -5,7 +5,7 @@ There is little arithmetic for each input: what limits is how soon its bytes are
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.grouped import columns as grouped_columns
@@ -40,7 +40,7 @@ from tilewright.kernels.split_k import (
     second_pass,
     share_defines,
 )
-from tilewright.kernels.tile import View, ceil_div, image_defines, layer_defines, single_tile_defines, up_to
+from tilewright.kernels.tile import View, image_defines, layer_defines, single_tile_defines, up_to
 from tilewright.kernels.word import PACKED_FLAT, dtype_code, filter_bytes, word_registers, words
 from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.limits import MOST_BODY
-from tilewright.kernels.tile import NONE, ceil_div, columns_under
+from tilewright.kernels.tile import NONE, columns_under
 from tilewright.kernels.word import word_registers
 from tilewright.problem import Problem
 

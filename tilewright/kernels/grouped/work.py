@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.grouped.tile import (
@@ -14,7 +15,7 @@ from tilewright.kernels.grouped.tile import (
     stores_quads,
 )
 from tilewright.kernels.split_k import left_bytes
-from tilewright.kernels.tile import COMBINE_NAMES, ceil_div, columns_under, rows_under
+from tilewright.kernels.tile import COMBINE_NAMES, columns_under, rows_under
 from tilewright.kernels.word import filter_bytes, issue_slots, read_bytes, word_bytes, word_registers, words
 from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import DTYPE_BYTES, Problem

@@ -6,7 +6,7 @@ of a product are 16 bytes of their channels, wherever a tap is.
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64, round_up
+from tilewright.arithmetic import ceil_div, offset64, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.grouped_mma.tile import (
@@ -39,16 +39,7 @@ from tilewright.kernels.limits import (
 )
 from tilewright.kernels.requant import requant_defines
 from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
-from tilewright.kernels.tile import (
-    NONE,
-    TWO_PASS,
-    View,
-    ceil_div,
-    image_defines,
-    layer_defines,
-    row_threads,
-    up_to,
-)
+from tilewright.kernels.tile import NONE, TWO_PASS, View, image_defines, layer_defines, row_threads, up_to
 from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_defines, whole_sums
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem

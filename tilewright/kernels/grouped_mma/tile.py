@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.products import in_word
 from tilewright.kernels.split_k import stored_bytes
-from tilewright.kernels.tile import ceil_div, columns_under, rows_under
+from tilewright.kernels.tile import columns_under, rows_under
 from tilewright.problem import DTYPE_BYTES, Problem
 
 PIECE = 16  # bytes of a row of a matrix (ldmatrix), and of a copy; and bytes that a thread stores at once

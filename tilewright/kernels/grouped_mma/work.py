@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.grouped_mma.tile import (
@@ -16,7 +17,7 @@ from tilewright.kernels.grouped_mma.tile import (
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION
 from tilewright.kernels.split_k import left_bytes, stored_bytes
-from tilewright.kernels.tile import COMBINE_NAMES, ceil_div
+from tilewright.kernels.tile import COMBINE_NAMES
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 

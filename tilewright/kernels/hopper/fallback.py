@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilewright.arithmetic import ceil_div
 from tilewright.kernels.family import Blueprint, Launch
-from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
 # Threads of a block, channels and sums of a tile, terms of a step, steps that are added up by themselves.

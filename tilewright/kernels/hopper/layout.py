@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.finish import (
     BY_TILE,
@@ -34,7 +34,6 @@ from tilewright.kernels.hopper.finish import (
 from tilewright.kernels.hopper.image import SWIZZLED, image_of, joint
 from tilewright.kernels.hopper.raster import SEGMENT, places_of, raw_stages_of, segments_of
 from tilewright.kernels.hopper.sum import parts_of
-from tilewright.kernels.tile import ceil_div
 from tilewright.problem import Problem
 
 OWN_ROWS = 32  # pixels that warps store at once while buffers are filled

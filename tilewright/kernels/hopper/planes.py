@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tilewright.arithmetic import ceil_div
 from tilewright.kernels.hopper.ways import leads
-from tilewright.kernels.tile import View, ceil_div
+from tilewright.kernels.tile import View
 from tilewright.kernels.untuned.nhwc import each
 from tilewright.problem import Problem
 

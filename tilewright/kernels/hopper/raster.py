@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.planes import row_of, spans_of
 from tilewright.kernels.hopper.ways import AS_IS, GATHERED, PLANES, TAPWISE, skewed, turns_runs
-from tilewright.kernels.tile import TWO_PASS, View, ceil_div
+from tilewright.kernels.tile import TWO_PASS, View
 from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.problem.epilogue import Pool
 

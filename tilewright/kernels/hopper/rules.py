@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Rule, Values
 from tilewright.kernels.hopper.finish import brings_residual
@@ -33,7 +34,7 @@ from tilewright.kernels.hopper.ways import (
 )
 from tilewright.kernels.limits import fits_shared
 from tilewright.kernels.split_k import COMBINE_NONE
-from tilewright.kernels.tile import NONE, View, ceil_div, up_to
+from tilewright.kernels.tile import NONE, View, up_to
 from tilewright.problem import Problem
 
 CHUNKS = (2, 4, 8, 16)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from tilewright.arithmetic import ceil_div
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.ways import ANEW, GATHERED, HALVED, leads, skewed
 from tilewright.kernels.products import E4M3, HALVES, PLAIN, TF32, THREE
-from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned.nhwc import each, tap_chunks
 from tilewright.problem import Problem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.finish import OWN, finish
@@ -17,7 +17,7 @@ from tilewright.kernels.hopper.ways import GATHERED, TURNED, skewed, turns_runs
 from tilewright.kernels.limits import RESERVED_SHARED
 from tilewright.kernels.products import E4M3, HALVES, TF32, THREE
 from tilewright.kernels.tensor_map import TensorMap
-from tilewright.kernels.tile import NONE, View, ceil_div
+from tilewright.kernels.tile import NONE, View
 from tilewright.problem import Problem
 
 MOST_AHEAD = 4  # tiles of a block that stays, whose data are on their way

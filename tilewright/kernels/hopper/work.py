@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.floor import least_bytes
 from tilewright.kernels.family import Values
@@ -30,7 +31,7 @@ from tilewright.kernels.hopper.ways import (
     turns_runs,
 )
 from tilewright.kernels.products import TF32, THREE
-from tilewright.kernels.tile import COMBINE_NAMES, NONE, ceil_div
+from tilewright.kernels.tile import COMBINE_NAMES, NONE
 from tilewright.kernels.untuned.nhwc import copied_bytes, each
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem

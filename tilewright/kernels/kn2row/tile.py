@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.arithmetic import ceil_div
 from tilewright.kernels.family import Values
 from tilewright.kernels.products import LANES, WORD, in_word
-from tilewright.kernels.tile import ceil_div, columns_under, rows_under
+from tilewright.kernels.tile import columns_under, rows_under
 from tilewright.problem import DTYPE_BYTES, Problem
 
 PIECE, EIGHT = 16, 8  # taps and pixels of a product

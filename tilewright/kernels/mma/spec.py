@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
@@ -37,7 +37,6 @@ from tilewright.kernels.tile import (
     TWO_PASS,
     ProductTiling,
     View,
-    ceil_div,
     image_defines,
     k_fastest,
     layer_defines,

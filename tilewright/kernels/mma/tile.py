@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tilewright.arithmetic import ceil_div
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_GATHERED
 from tilewright.kernels.products import E4M3, PLAIN, TF32, THREE
-from tilewright.kernels.tile import ProductTiling, ceil_div
+from tilewright.kernels.tile import ProductTiling
 from tilewright.problem import DTYPE_BYTES, Problem
 
 AS_IS, COPIED, GATHERED, WIDENED, PLANES = range(5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import RESERVED_SHARED, resident
@@ -18,7 +19,7 @@ from tilewright.kernels.mma.tile import (
     tiling_of,
 )
 from tilewright.kernels.products import E4M3, INSTRUCTION, PLAIN, TF32, THREE, in_word
-from tilewright.kernels.tile import COMBINE_NAMES, NONE, ProductTiling, ceil_div
+from tilewright.kernels.tile import COMBINE_NAMES, NONE, ProductTiling
 from tilewright.kernels.untuned.nhwc import copied_bytes
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem

@@ -5,7 +5,7 @@ Tiles of output channels that other families have are mostly empty here, and mem
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.limits import (
@@ -37,7 +37,7 @@ from tilewright.kernels.narrow.tile import (
 )
 from tilewright.kernels.narrow.work import work_of
 from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
-from tilewright.kernels.tile import View, ceil_div, image_defines, layer_defines
+from tilewright.kernels.tile import View, image_defines, layer_defines
 from tilewright.kernels.whole_sums import tiles_defines, whole_sums
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork

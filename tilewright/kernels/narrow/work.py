@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
 from tilewright.kernels.narrow.tile import edge, filter_bytes, registers, rows, shared_bytes, sums, taps, tile
 from tilewright.kernels.split_k import left_bytes
-from tilewright.kernels.tile import COMBINE_NAMES, ceil_div
+from tilewright.kernels.tile import COMBINE_NAMES
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.products import LANES, WORD
-from tilewright.kernels.tile import NONE, along, ceil_div, rows_under, tiles_along
+from tilewright.kernels.tile import NONE, along, rows_under, tiles_along
 from tilewright.problem import DTYPE_BYTES, Problem
 
 BANKS = 32  # of shared memory, a word each

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION, WORD
 from tilewright.kernels.split_k import left_bytes, stored_bytes
 from tilewright.kernels.stem.tile import loads, piece, registers, runs_of, tiling_of, w_registers
-from tilewright.kernels.tile import COMBINE_NAMES, ceil_div, windows
+from tilewright.kernels.tile import COMBINE_NAMES, windows
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 

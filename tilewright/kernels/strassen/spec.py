@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm.spec import Gemm
 from tilewright.kernels.inner import between, program, side_by_side
 from tilewright.kernels.limits import no_gpu
-from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes
 from tilewright.kernels.work import Work
 from tilewright.problem import MAX_EXTENT, Problem

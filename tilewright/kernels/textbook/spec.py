@@ -7,6 +7,7 @@ Convolutional Neural Network on a GPU" (S.-K. Huang).
 
 from __future__ import annotations
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.gemm.product import product
@@ -22,7 +23,6 @@ from tilewright.kernels.textbook.work import (
     tiles,
     work_of,
 )
-from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes
 from tilewright.kernels.work import Work
 from tilewright.problem import Problem

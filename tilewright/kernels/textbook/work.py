@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import RESERVED_SHARED
-from tilewright.kernels.tile import ceil_div, columns_under, rows_under
+from tilewright.kernels.tile import columns_under, rows_under
 from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import Problem
 

@@ -5,7 +5,7 @@ On CUDA cores a layer of 7x7 at batch 16, or of 31x31, is bound by its multiply-
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.limits import (
@@ -20,7 +20,7 @@ from tilewright.kernels.limits import (
 )
 from tilewright.kernels.requant import requant_defines
 from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
-from tilewright.kernels.tile import View, ceil_div, image_defines, layer_defines, up_to
+from tilewright.kernels.tile import View, image_defines, layer_defines, up_to
 from tilewright.kernels.toeplitz.tile import (
     BAND,
     EIGHT,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.arithmetic import round_up
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.split_k import stored_bytes
-from tilewright.kernels.tile import ceil_div, columns_under, rows_under
+from tilewright.kernels.tile import columns_under, rows_under
 from tilewright.problem import Problem
 
 MOST_IN_FLIGHT = 8  # loads of 16 bytes under way of a thread, of eight numbers in f16

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import ceil_div, offset64
 from tilewright.kernels.blueprint import Blueprint, Launch
-from tilewright.kernels.tile import ceil_div
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 COPY_THREADS = 256

@@ -105,9 +105,7 @@ def numpy_conv(
     return numpy_pool(problem, *numpy_sums(problem, x, w, bias, z, sized))
 
 
-def numpy_sums(
-    problem: Problem, x: Any, w: Any, bias: Any = None, z: Any = None, sized: bool = True
-) -> tuple[F64, F64]:
+def numpy_sums(problem: Problem, x: Any, w: Any, bias: Any, z: Any, sized: bool = True) -> tuple[F64, F64]:
     """Return what goes into the pool, or is y if there is none, and its size; of ``problem.z_shape``."""
     import numpy as np
 

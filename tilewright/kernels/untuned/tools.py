@@ -19,8 +19,8 @@ CODE_BYTES = 256 << 10  # an H100's second cache of instructions has 128 KB
 def check(problem: Problem, device: Device) -> Blueprint:
     """Return the launch that compares y with the reference: buffers y, ref, size, limits, found.
 
-    ``limits`` are the four numbers of a ``Bound``; ``found`` takes CHECK_FIGURES f64 for each thread. In
-    strict an infinity must be that very infinity, and NaN be NaN.
+    ``limits`` holds the four numbers of an ``ErrorBound``; ``found`` takes CHECK_FIGURES f64 for each thread.
+    In strict math an infinity must have the sign of the reference's, and NaN must be NaN.
     """
     elements = problem.y_elements
     blocks, defines = spread(device, elements)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-from tilewright.arithmetic import offset64
+from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.bound import padding_alone
 from tilewright.kernels.direct.cpu import WORKERS
@@ -23,7 +23,6 @@ from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch,
 from tilewright.kernels.gemm.spec import Gemm
 from tilewright.kernels.inner import between, program, side_by_side
 from tilewright.kernels.limits import no_gpu
-from tilewright.kernels.tile import ceil_div
 from tilewright.kernels.untuned import sizes
 from tilewright.kernels.word import PACKED_POINTS
 from tilewright.kernels.work import Work

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.arithmetic import offset64, round_up
+from tilewright.arithmetic import ceil_div, offset64, round_up
 from tilewright.device import Device
 from tilewright.kernels.bound import padding_alone
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
@@ -38,7 +38,6 @@ from tilewright.kernels.tile import (
     NONE,
     TWO_PASS,
     View,
-    ceil_div,
     image_defines,
     k_fastest,
     layer_defines,
