@@ -19,7 +19,7 @@ from tilewright.kernels.family import Config, Param
 from tilewright.problem import Problem
 from tilewright.record import Check, Estimate, Measurement, Record, Standing
 from tilewright.report.explanation import (
-    Rows,
+    Facts,
     Shown,
     Subject,
     best_records,
@@ -68,7 +68,7 @@ HISTORY = [
 ]
 
 
-def found(history: list[Record]) -> dict[str, Rows]:
+def found(history: list[Record]) -> dict[str, Facts]:
     return dict(sections(subject(history)))
 
 
