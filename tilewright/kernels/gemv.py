@@ -75,7 +75,7 @@ class Gemv(Family):
     examples = tuple(f"n3c130h1w1k70r1s1-{dtype}+bias" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers of one output pixel and at most 64 images."""
+        """Support layers of one output pixel and at most 64 images."""
         if reason := super().refuses(problem, device) or no_kernels(device):
             return reason
         pr = problem
@@ -86,7 +86,7 @@ class Gemv(Family):
         return None if pr.n <= MOST_IMAGES else f"more than {MOST_IMAGES} images are a matrix product"
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         gpu = device.is_gpu
         return (
             Param("threads", (32, 64, 128, 256, 512, 1024) if gpu else (1,), "threads of a block"),
@@ -102,7 +102,7 @@ class Gemv(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules, which state limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
@@ -110,7 +110,7 @@ class Gemv(Family):
         return _blueprint(problem, device, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
-        """Count what one block does, and one thread of a GPU."""
+        """Count the work of one block, and on a GPU of one thread."""
         return (_work if device.is_gpu else _cpu_work)(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:

@@ -27,7 +27,7 @@ WIDTHS = (2, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 17, 18, 20, 24, 28, 32, 34)
 
 @dataclass(frozen=True, kw_only=True)
 class SmallTiling:
-    """What follows from a problem and a config; the kernel's defines of the same names.
+    """Sizes derived from a problem and a config; the kernel has defines of the same names.
 
     ``wavefronts``: of a warp's load of the input, of ``words`` at once, by its rows' pitch ``xp``.
     """
@@ -49,7 +49,7 @@ class SmallTiling:
 
 
 def tiling_of(pr: Problem, cf: Values) -> SmallTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     q_parts, row = ceil_div(pr.q, cf["tw"]), columns_under(pr, cf["tw"])
     bands = bands_of(pr, cf, q_parts)
     words = gcd(4, cf["tw"] * pr.stride[1])
@@ -103,7 +103,7 @@ class Small(Family):
     examples = ("n5c4h20w24k9r7s7-f32+bias",)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers of few input channels."""
+        """Support layers of few input channels."""
         if reason := super().refuses(problem, device) or no_gpu(device) or many_channels(problem):
             return reason
         if 4 * problem.c * problem.r * problem.s * problem.k > CONSTANT_BYTES:
@@ -111,7 +111,7 @@ class Small(Family):
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         q = problem.q
         widths = tuple(t for t in up_to(q, WIDTHS) if 9 * round_up(q, t) <= 11 * q)
         return (
@@ -130,7 +130,7 @@ class Small(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules, which state limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
@@ -138,7 +138,7 @@ class Small(Family):
         return _blueprint(problem, device, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return _work(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:

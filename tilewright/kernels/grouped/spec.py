@@ -58,7 +58,7 @@ class Grouped(Family):
     examples = tuple(f"n1c24h11w12k24r3s3p1g24-{dtype}-nhwc+bias" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers of several groups of few channels."""
+        """Support layers of several groups of few channels."""
         if reason := super().refuses(problem, device) or too_large(problem) or no_kernels(device):
             return reason
         few = problem.cg <= MOST_CHANNELS
@@ -70,7 +70,7 @@ class Grouped(Family):
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         gpu, together = device.is_gpu, problem.k if across(problem) else problem.kg
         most = min(device.lanes // word_registers(problem), 16)
         widths = (1, 2, 4) if gpu else up_to(max(4, most), (1, 2, 4, 8, 16))
@@ -89,18 +89,18 @@ class Grouped(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules, which state limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two where there is a pool."""
+        """Return the launch, or two if there is a pool."""
         if over_columns(problem, device, config["v"]):
             loop = rolled(problem, device, config["v"], config["th"], config["tw"])
             return grouped_columns.blueprint(problem, device, config.values, loop)
         return _blueprint(problem, device, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
-        """Count what one block does, and one thread of a GPU."""
+        """Count the work of one block, and on a GPU of one thread."""
         if over_columns(problem, device, config["v"]):
             return grouped_columns.work(problem, device, config.values)
         return work_of(problem, device, config.values)

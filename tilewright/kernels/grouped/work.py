@@ -26,7 +26,7 @@ ITEM, CHECKING, STORING = 100.0, 6.0, 6.0
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> Work:
-    """Count what one block does, and one thread of a GPU."""
+    """Count the work of one block, and on a GPU of one thread."""
     return (_gpu_work if device.is_gpu else _cpu_work)(pr, device, cf)
 
 

@@ -58,7 +58,7 @@ class GroupedMma(Family):
     plain = False  # where groups are smaller than 16 bytes, their neighbours' inputs are multiplied by zeros
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers whose groups fill pieces of 16 bytes, on a device that has tensor cores."""
+        """Support layers whose groups fill pieces of 16 bytes, on a device that has tensor cores."""
         if reason := super().refuses(problem, device) or too_large(problem) or no_tensor_gpu(device):
             return reason
         if problem.groups == 1:
@@ -74,7 +74,7 @@ class GroupedMma(Family):
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         return (
             POOL_PARAM,
             Param("nt", _tiles(problem), "pieces of 8 outputs of a bundle that a warp makes"),
@@ -89,11 +89,11 @@ class GroupedMma(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules, which state limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two where there is a pool."""
+        """Return the launch, or two if there is a pool."""
         cf = config.values
         tiling, bundle = tiling_of(problem, cf), _bundle(problem)
         return whole_sums(
@@ -106,7 +106,7 @@ class GroupedMma(Family):
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:

@@ -49,7 +49,7 @@ def bundle_of(pr: Problem) -> GroupBundle | None:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedMmaTiling:
-    """Sizes that follow from a problem and a config.
+    """Sizes derived from a problem and a config.
 
     Attributes:
         bundle: what is multiplied together.
@@ -105,7 +105,7 @@ def strip_rows(tw: int, pt: int) -> int:
 
 
 def tiling_of(pr: Problem, cf: Values) -> GroupedMmaTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     return _sizes(pr, *(cf[name] for name in ("th", "tw", "nt", "bw", "pt", "wn", "wm", "combine")))
 
 

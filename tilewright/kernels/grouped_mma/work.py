@@ -30,7 +30,7 @@ LINES = 3.2  # cycles of the port of shared memory for a line of x or y: what st
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count what one block and one thread do."""
+    """Count the work of one block and one thread."""
     tiling, warps = tiling_of(pr, cf), cf["wm"] * cf["wn"]
     threads, outputs = 32 * warps, CHANNELS * cf["nt"]
     strips, pixels = tiling.turns * cf["bw"], tiling.turns * cf["pt"] * PIXELS  # of a warp

@@ -42,7 +42,7 @@ class Hopper(Family):
     )  # fmt: skip
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take what fits the tensor cores of sm_90."""
+        """Support what fits the tensor cores of sm_90."""
         known, problem = (*self.dtypes, *MATHS[1:]), folded(problem)
         if problem.precision not in known:
             return f"it computes {', '.join(known)}, not {problem.precision}"
@@ -63,11 +63,11 @@ class Hopper(Family):
         return None
 
     def inner(self, problem: Problem, device: Device) -> Problem:
-        """The problem with columns that do not overlap as channels (fold.py)."""
+        """The problem with columns turned into channels if they do not overlap (fold.py)."""
         return folded(problem)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         layer, problem = problem, folded(problem)
         clusters = up_to(device.max_cluster, (1, 2, 4, 8))
         widths = WIDTHS_I8 if problem.stored == "i8" else WIDTHS
@@ -95,7 +95,7 @@ class Hopper(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules, which state limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
@@ -103,11 +103,11 @@ class Hopper(Family):
         return of_layer(blueprint_of(folded(problem), device, config.values, aligned), problem)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(folded(problem), device, config.values)
 
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
-        """Spell out what a copy of the input takes."""
+        """Report the size of the copied input."""
         problem, cf = folded(problem), config.values
         if cf["x"] not in COPIES:
             return {}

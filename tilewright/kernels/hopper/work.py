@@ -63,7 +63,7 @@ COPIED_AT_ONCE = 96 * 8  # pieces that three warps have on their way to be round
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count what one block and one thread do."""
+    """Count the work of one block and one thread."""
     tiling, combine = tiling_of(pr, device, cf), cf["combine"]
     steps, patches = most_steps(pr, cf), most_patches(pr, cf)
     teams, tile = cf["wm"] * cf["wn"], tiling.kb * tiling.nb

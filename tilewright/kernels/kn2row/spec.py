@@ -62,7 +62,7 @@ class Kn2row(Family):
     widens = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers of few output channels, on a device that has tensor cores."""
+        """Support layers of few output channels, on a device that has tensor cores."""
         if reason := super().refuses(problem, device) or no_tensor_gpu(device):
             return reason
         if problem.groups > 1:
@@ -78,7 +78,7 @@ class Kn2row(Family):
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         return (
             POOL_PARAM,
             Param("th", (*(v for v in ROWS if v < problem.p), problem.p), "output rows of a block"),
@@ -93,11 +93,11 @@ class Kn2row(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules, which state limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two where there is a pool."""
+        """Return the launch, or two if there is a pool."""
         cf = config.values
         tiling = tiling_of(problem, cf)
         return whole_sums(
@@ -106,7 +106,7 @@ class Kn2row(Family):
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:

@@ -59,7 +59,7 @@ def widths(pr: Problem, eights: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Kn2rowTiling:
-    """Sizes that follow from a problem and a config; the kernel's defines of the same names.
+    """Sizes derived from a problem and a config; the kernel has defines of the same names.
 
     ``rows``: of the input, under a tile; ``turns`` of ``rb`` of them. ``columns``: of the input, whole
     eights; ``pitch``: from one tap's to the next one's. ``ring``: rows whose taps are kept.
@@ -83,7 +83,7 @@ def columns_of(pr: Problem, tw: int, run: int) -> int:
 
 
 def tiling_of(pr: Problem, cf: Values) -> Kn2rowTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     th, rb, split = cf["th"], cf["rb"], cf["split"]
     rows, columns = rows_under(pr, th), columns_of(pr, cf["tw"], cf["vx"])
     turns = ceil_div(rows, rb)

@@ -28,7 +28,7 @@ ADD_CYCLES, FINISH_CYCLES = 12.0, 250.0  # of a tap that a thread adds up, and o
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count what one block and one thread do."""
+    """Count the work of one block and one thread."""
     tiling, warps, split, combine = tiling_of(pr, cf), cf["warps"], cf["split"], cf["combine"]
     threads, share = 32 * warps, chunks(pr) / split
     rounds = ceil_div(units(pr, cf), warps // split)  # of a warp in a turn, with new pixels

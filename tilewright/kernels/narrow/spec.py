@@ -57,7 +57,7 @@ class Narrow(Family):
     examples = ("n2c10h9w12k2r3s3p1-f32+bias", "n1c12h9w11k3r3s3p1-f32-nchw2nhwc")
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers of few output channels in nchw, on a GPU."""
+        """Support layers of few output channels in nchw, on a GPU."""
         if reason := super().refuses(problem, device) or no_gpu(device):
             return reason
         if problem.layout_in != "nchw":
@@ -78,7 +78,7 @@ class Narrow(Family):
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         return (
             POOL_PARAM,
             Param("th", (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16), "output rows of a thread"),
@@ -91,11 +91,11 @@ class Narrow(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules, which state limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two where there is a pool."""
+        """Return the launch, or two if there is a pool."""
         cf = config.values
         hb, wb = tile(cf)
         p_tiles, q_tiles = ceil_div(problem.p, hb), ceil_div(problem.q, wb)
@@ -116,7 +116,7 @@ class Narrow(Family):
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:

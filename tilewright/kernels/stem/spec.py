@@ -45,7 +45,7 @@ class Stem(Family):
     widens = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers whose whole sum is a few products, on a device that has tensor cores."""
+        """Support layers whose whole sum is a few products, on a device that has tensor cores."""
         if reason := super().refuses(problem, device) or no_tensor_gpu(device):
             return reason
         if problem.groups > 1:
@@ -59,7 +59,7 @@ class Stem(Family):
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         columns = (*COLUMNS, min(problem.q, MOST_COLUMNS))
         return (
             POOL_PARAM,
@@ -74,7 +74,7 @@ class Stem(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules, which state limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
@@ -93,7 +93,7 @@ class Stem(Family):
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:

@@ -121,7 +121,7 @@ class Staged:
 
 @dataclass(frozen=True, kw_only=True)
 class StemTiling:
-    """Sizes that follow from a problem and a config.
+    """Sizes derived from a problem and a config.
 
     ``run``: outputs that a thread has side by side. ``turns``: passes of a warp over the tile's pixels.
     ``w_bytes``: of the filter, staged by a block. ``held``: whether a thread pools its own sums.
@@ -192,7 +192,7 @@ def staged(pr: Problem, cf: Values, runs: Runs) -> Staged:
 
 
 def tiling_of(pr: Problem, cf: Values) -> StemTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     combine, runs, (pixels, channels) = cf["combine"], runs_of(pr, cf), piece(pr)
     image = staged(pr, cf, runs)
     kb = channels * cf["kt"] * cf["wn"]

@@ -23,7 +23,7 @@ FETCHED = 0.6  # of the slots of loads from global memory: the filter's are aske
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count what one block and one thread do."""
+    """Count the work of one block and one thread."""
     runs, tiling, (pixels, channels) = runs_of(pr, cf), tiling_of(pr, cf), piece(pr)
     threads, steps = 32 * cf["wm"] * cf["wn"], runs.steps(pr)
     pieces = tiling.turns * cf["pt"]  # of pixels, of a warp

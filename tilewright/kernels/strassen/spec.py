@@ -39,7 +39,7 @@ class Strassen(Family):
     plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take large matrix products, on a GPU."""
+        """Support large matrix products, on a GPU."""
         if reason := no_gpu(device) or super().refuses(problem, device):
             return reason
         pr = problem
@@ -70,11 +70,11 @@ class Strassen(Family):
         return c, k, pixels
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables of the matrix products."""
+        """Return the tunables of the matrix products."""
         return GEMM.params(self.inner(problem, device), device)
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the device and the kernel of the matrix products forbid."""
+        """Return the rules, which state limits of the device and the kernel of the matrix products."""
         return GEMM.rules(device)
 
     def multiplies(self, problem: Problem) -> float:

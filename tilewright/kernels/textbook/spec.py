@@ -55,7 +55,7 @@ class Textbook(Family):
     examples = ("n1c6h14w13k5r3s3-f32+bias", *(f"n1c40h6w7k35r1s1-{dtype}+bias" for dtype in HALVES))
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take f32 layers of one group, and matrix products of f16 on tensor cores."""
+        """Support f32 layers of one group, and matrix products of f16 on tensor cores."""
         if reason := super().refuses(problem, device):
             return reason
         if problem.groups > 1:
@@ -80,7 +80,7 @@ class Textbook(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernels forbid."""
+        """Return the rules, which state limits of the hardware and the kernels."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
@@ -91,7 +91,7 @@ class Textbook(Family):
         return _gemm(problem, cf) if cf["step"] >= GEMM_NAIVE else _conv(problem, cf)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:

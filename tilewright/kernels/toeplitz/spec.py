@@ -57,7 +57,7 @@ class Toeplitz(Family):
     plain = False  # a window's inputs that an output has no part in are multiplied by zeros
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take depthwise layers, on a device that has tensor cores."""
+        """Support depthwise layers, on a device that has tensor cores."""
         if reason := super().refuses(problem, device) or too_large(problem) or no_tensor_gpu(device):
             return reason
         if not problem.cg == problem.kg == 1 or problem.groups == 1:
@@ -71,7 +71,7 @@ class Toeplitz(Family):
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         together = EIGHT if "nhwc" in (problem.layout_in, problem.layout_out) else 1
         return (
             Param("cb", tuple(c for c in (1, 2, 4, 8, 16, 32) if c % together == problem.c % c == 0),
@@ -85,11 +85,11 @@ class Toeplitz(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules, which state limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two where there is a pool."""
+        """Return the launch, or two if there is a pool."""
         cf = config.values
         tiling = tiling_of(problem, cf)
         return whole_sums(
@@ -102,7 +102,7 @@ class Toeplitz(Family):
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:

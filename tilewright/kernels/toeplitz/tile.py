@@ -46,7 +46,7 @@ def eights_of(pr: Problem, wb: int) -> int:
 
 @dataclass(frozen=True)
 class ToeplitzTiling:
-    """Sizes that follow from a problem and a config; the kernel's defines of the same names.
+    """Sizes derived from a problem and a config; the kernel has defines of the same names.
 
     Lengths are in numbers as they are staged, except ``shared_bytes`` and ``eights``, the kernel's NC: eights
     of a row's columns.
@@ -69,7 +69,7 @@ class ToeplitzTiling:
 
 
 def tiling_of(pr: Problem, cf: Values) -> ToeplitzTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     cb, th, wb, each = cf["cb"], cf["th"], cf["wb"], number_bytes(pr)
     rows, piece, eights = rows_under(pr, th), 16 // each, eights_of(pr, wb)
     fragments = ceil_div(EIGHT * eights, depth(pr))

@@ -26,7 +26,7 @@ ROUND_CYCLES = 2000.0  # until rows that a warp loads have come (fitted to 143 t
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count what one block and one thread do."""
+    """Count the work of one block and one thread."""
     tiling, warps = tiling_of(pr, cf), cf["warps"]
     threads, channels = 32 * warps, cf["cb"] / warps
     rows = channels * pr.r  # of the filter, for a warp

@@ -33,7 +33,7 @@ class Reference(Family):
     examples = tuple(f"n1c5h7w6k4r3s3p1-{precision}+bias" for precision in PRECISIONS)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take everything."""
+        """Support everything."""
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:

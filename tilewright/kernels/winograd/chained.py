@@ -128,7 +128,7 @@ class Winograd4(Family):
     plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take filters of stride 1 with channels enough to average out the transforms' error."""
+        """Support filters of stride 1 with channels enough to average out the transforms' error."""
         if reason := super().refuses(problem, device):
             return reason
         sides = {problem.r, problem.s}
@@ -156,7 +156,7 @@ class Winograd4(Family):
         return multiplier(device).refuses(self.inner(problem, device), device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables of the matrix products."""
+        """Return the tunables of the matrix products."""
         return multiplier(device).params(self.inner(problem, device), device)
 
     def multiplies(self, problem: Problem) -> float:
@@ -170,7 +170,7 @@ class Winograd4(Family):
         return products_of(problem, grid, slab_of(problem, grid, device), cores=not device.is_gpu)
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the device and the kernel of the matrix products forbid."""
+        """Return the rules, which state limits of the device and the kernel of the matrix products."""
         return multiplier(device).rules(device)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:

@@ -55,7 +55,7 @@ SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 14, 16)
 
 @dataclass(frozen=True)
 class WinogradTiling:
-    """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
+    """Sizes derived from a problem and a config; the kernel has defines of the same names."""
 
     kb: int
     tiles: int
@@ -76,7 +76,7 @@ class WinogradTiling:
 
 
 def tiling_of(pr: Problem, cf: Values, aligned: bool = True) -> WinogradTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     kb, tiles = cf["v"] * cf["tk"] * cf["bk"], cf["tt"] * cf["bt"]
     wt, threads = max(1, tiles // cf["ht"]), cf["bk"] * cf["bt"] * cf["eg"]
     x = _staging(pr, cf, wt, threads, aligned)
@@ -114,7 +114,7 @@ class Winograd(Family):
     plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take 3x3 filters of stride 1 on a GPU."""
+        """Support 3x3 filters of stride 1 on a GPU."""
         if reason := super().refuses(problem, device):
             return reason
         if (problem.r, problem.s, problem.stride, problem.dilation) != (3, 3, (1, 1), (1, 1)):
@@ -126,7 +126,7 @@ class Winograd(Family):
         return ELEMENTS / (4 * problem.r * problem.s)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         quads = problem.layout_in == "nhwc" and problem.cg % 4 == 0
         return (
             Param("v", (1, 2, 4), "output channels of one vector load of the filter"),
@@ -145,15 +145,15 @@ class Winograd(Family):
         )
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules, which state limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two when the shares are summed in a second pass."""
+        """Return the launch, or two if a second pass adds up the shares."""
         return _blueprint(problem, device, config.values if aligned else {**config.values, "cv": 1}, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return _work(problem, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:

@@ -30,7 +30,7 @@ GROWTH = {6: 100, 8: 100, 10: 400}  # roundings of the transforms, as adds
 
 @dataclass(frozen=True)
 class RowsTiling:
-    """What follows from a problem and a config; the kernel's defines of the same names."""
+    """Sizes derived from a problem and a config; the kernel has defines of the same names."""
 
     bands: Bands
     side: int
@@ -46,7 +46,7 @@ class RowsTiling:
 
 
 def tiling_of(pr: Problem, cf: Values) -> RowsTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     side = cf["points"] + 1 - pr.s
     tiles = ceil_div(pr.q, side)
     bands = bands_of(pr, cf, tiles)
@@ -66,7 +66,7 @@ class WinogradRows(Family):
     plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers of few input channels under filters that move by a column."""
+        """Support layers of few input channels under filters that move by a column."""
         if reason := super().refuses(problem, device) or no_gpu(device) or many_channels(problem):
             return reason
         if problem.s not in TAPS or problem.stride[1] != 1 or problem.dilation[1] != 1:
@@ -76,7 +76,7 @@ class WinogradRows(Family):
         return padding_alone(problem, down=False)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         return (
             Param("points", _points(problem), "inputs of a tile of a row"),
             Param("tk", up_to(2 * problem.k - 1, (1, 2, 4, 8)), "output channels a thread"),
@@ -89,7 +89,7 @@ class WinogradRows(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules, which state limits of the hardware and the kernel."""
         return RULES
 
     def multiplies(self, problem: Problem) -> float:
@@ -102,7 +102,7 @@ class WinogradRows(Family):
         return _blueprint(problem, device, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return _work(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
