@@ -82,7 +82,7 @@ def threads(cf: Values) -> int:
 
 
 def run_of(cf: Values) -> int:
-    """Channels unrolled into one loop body: in whole fragment buffers, as many as fit the instruction cache."""
+    """Channels unrolled into one loop body: whole fragment buffers that fit the instruction cache."""
     least, channels = cf["fd"] * cf["cv"], cf["cs"] // cf["sb"]
     run = channels
     while run % 2 == 0 and run // 2 % least == 0 and run * 4 * cf["tk"] * cf["v"] * cf["tp"] > MOST_BODY:

@@ -105,7 +105,7 @@ class Gemm(Family):
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """Length of the longest chain of adds: the longest share of C, then the shares one after the other."""
+        """Length of the longest chain of adds: a block's longest share of C, then the shares in turn."""
         cf = config.values
         steps = tiling_of(product(problem), cf).steps
         shares = steps if cf["stream"] else cf["sg"]
