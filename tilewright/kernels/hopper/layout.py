@@ -111,10 +111,7 @@ def _own_rows(pr: Problem, cf: Values, few: bool) -> tuple[int, int, int]:
 
 
 def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layout:
-    """Lay out a block's shared memory.
-
-    ``stays``: the block is persistent; ``who``: finishes sums (None: room for any).
-    """
+    """Lay out a block's shared memory; ``stays``: it is persistent; ``who``: finishes sums (None: any)."""
     kb, nb, sc, parts = 64 * cf["wm"], cf["bn"] * cf["wn"], cf["sc"], parts_of(pr)
     image, places = image_of(pr, cf), places_of(pr, cf)
     # filters and patches

@@ -15,7 +15,7 @@ from tilewright.problem.epilogue import Pool
 
 TALL = ("a run of the raster", "a rectangle: a row of the raster to each warpgroup")
 SEGMENT = 64  # pixels of a channel that the copy engine copies at once, to be transposed
-FEW_MORE = 1.09  # longest row with whole pieces of y, relative to its places (a gain at 80 columns, not at 64)
+FEW_MORE = 1.09  # most growth of a row to have whole pieces of y (a gain at 80 columns, a loss at 64)
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Line:
 
 @lru_cache(maxsize=256)
 def lines(pr: Problem, way: int = AS_IS, bn: int = 0) -> tuple[View, Line, Line]:
-    """Return the raster of a problem; for a gathered input, or one copied tap by tap, it is that of the outputs.
+    """Return the raster of a problem; of the outputs alone if the input is gathered or copied tap by tap.
 
-    So it is for planes, but with rows of whole spans (planes.py), if a warpgroup has ``bn`` pixels.
+    So it is for planes, but with rows of whole spans (planes.py) for warpgroups of ``bn`` pixels.
     """
     view = View.of(pr)
     if way in (GATHERED, TAPWISE):

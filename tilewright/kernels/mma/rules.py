@@ -1,4 +1,4 @@
-"""The rules of the mma family: limits of the hardware and its kernel, and configs that would be useless."""
+"""The rules of the mma family: limits of the hardware and its kernel, and configs of no use."""
 
 from __future__ import annotations
 
