@@ -10,7 +10,7 @@ from tilewright.kernels.products import HALVES
 from tilewright.kernels.untuned.nhwc import COPY_THREADS, copied_bytes, copier, copy, copy_defines
 from tilewright.problem import Problem
 
-MOVED = "moved"  # the buffer of how far the input's exponents were shifted, and what that did not suit
+MOVED = "moved"  # buffer that begins with the input's shift (halves.h) and its misfits (halves_guard.h)
 _AT_ONCE = 8  # numbers that a thread of largest.cu reads at once
 
 

@@ -110,7 +110,7 @@ class Kn2row(Family):
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """The products of a tap, with zeros to whole chunks, and then the taps of all shares."""
+        """Length of the longest chain of adds: a tap's products, padded to whole chunks; then all taps."""
         split = config["split"]
         along = chunks(problem) // split * CHUNK_WORDS * in_word(problem)
         return along + problem.r * problem.s * split
@@ -139,8 +139,8 @@ RULES = (
     Rule("share_warps", lambda split, warps: warps % split == 0, "each share has as many warps"),
     Rule("pixels", lambda problem, cf: units(problem, cf) >= cf["warps"] // cf["split"],
          "warps without pixels", needs="tw rb vx pt split warps"),
-    # What one warp or one block has no room for, before their number is chosen: a space that is all but empty
-    # is searched to its end.
+    # Checks limits for one warp or one block before their number is chosen, since a search goes through all
+    # of a space that is almost empty.
     Rule("thread", lambda problem, device, cf: _fits_registers(problem, device, cf | ALONE), SPILLS,
          needs="vx pt f split"),
     shared_rule(lambda problem, device, cf: _fits_shared(problem, device, cf | ALONE), "th tw rb vx f split"),

@@ -1,6 +1,6 @@
 """The toeplitz family: depthwise convolution on tensor cores, a row of the filter as a Toeplitz matrix.
 
-On CUDA cores a layer of 7x7 at batch 16, or of 31x31, is bound by its multiply-adds and their loads.
+On CUDA cores a 7x7 layer at batch 16, or a 31x31 layer, is bound by its multiply-adds and their loads.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-MOST_WHOLE = 1024  # products of i8, of 2^14 each, in the 24 bits of an f32
-MOST_WINDOW = 96  # inputs under eight outputs: more registers of a row than a thread has to spare
-UNROLLED = 96  # products of an unrolled loop over a filter's rows: more overflow the instruction cache
+MOST_WHOLE = 1024  # products of i8, up to 2^14 each, whose sum fits the 24 bits of an f32
+MOST_WINDOW = 96  # inputs under eight outputs: more would take too many registers for a row
+UNROLLED = 96  # products of an unrolled loop over a filter's rows: more would overflow the instruction cache
 
 
 class Toeplitz(Family):
@@ -54,7 +54,7 @@ class Toeplitz(Family):
     dtypes, takes_tf32 = ("f16", "bf16", "f8", "i8", "q8"), True
     examples = tuple(f"n2c16h9w11k16r3s3p1g16-{precision}-nhwc+bias" for precision in (*dtypes, "tf32"))
     widens = False
-    plain = False  # a window's inputs that an output has no part in are multiplied by zeros
+    plain = False  # inputs of a window that an output does not depend on are multiplied by zeros
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support depthwise layers, on a device that has tensor cores."""
@@ -106,7 +106,7 @@ class Toeplitz(Family):
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """All products of the windows, of which some are with zeros."""
+        """All products of a window, including those with zeros."""
         return problem.r * depth(problem) * steps(problem)
 
 
