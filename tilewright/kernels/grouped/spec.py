@@ -1,6 +1,6 @@
 """The grouped family: depthwise layers and others of small groups, without shared memory.
 
-There is little arithmetic for each input: what limits is how soon its bytes are under way.
+There is little arithmetic per input: the limit is how soon loads are in flight.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from tilewright.kernels.word import PACKED_FLAT, dtype_code, filter_bytes, word_
 from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
 
-MOST_CHANNELS = 64  # of a group: more are worth a block's shared memory
-FEW_OUTPUTS = 4  # channels of a group: they would leave a CPU's vectors half empty, and columns fill them
-MOST_OUTPUTS = 128  # channels of a group up to which columns may be better for vectors anyway: y is nchw, too
+MOST_CHANNELS = 64  # of a group: with more, shared memory pays
+FEW_OUTPUTS = 4  # channels of a group that would leave a CPU's vectors half empty: columns fill them
+MOST_OUTPUTS = 128  # channels of a group for which vectors of columns may still be better: y is nchw, too
 
 
 class Grouped(Family):
@@ -106,7 +106,7 @@ class Grouped(Family):
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """All of a group's products, one after the other."""
+        """All products of a group, one after the other."""
         return problem.cg * problem.r * problem.s
 
 
@@ -135,7 +135,7 @@ RULES = (
 
 
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    if device.is_gpu and not aligned:  # neither are vectors of the input and output: one channel at a time
+    if device.is_gpu and not aligned:  # nor are vectors of the input and output: one channel at a time
         cf = {**cf, "v": 1}
     blocks = blocks_of(items_of(pr, cf), device, cf)
     combine = cf["combine"]
@@ -164,6 +164,6 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int, aligned: bool
         Y_VECTOR=int(pr.layout_out == "nhwc" and cf["v"] > 1),
         P_BLOCKS=ceil_div(pr.p, cf["th"]), Q_BLOCKS=ceil_div(pr.q, cf["tw"]),
         **share_defines(cf["combine"]),
-        # An item and the next one of its thread, THREADS_ALL on, are counted in 32 bits below that.
+        # Below that, the number of a thread's next item, THREADS_ALL further, fits 32 bits.
         OFFSET64=offset64(4 * pr.n * pr.c * pr.h * pr.w, 4 * pr.z_elements),
     )  # fmt: skip

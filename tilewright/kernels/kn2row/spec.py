@@ -47,7 +47,7 @@ from tilewright.problem import Problem
 
 MOST_TAPS = 96  # of all output channels: a warp has the sums of all of them
 MOST_COLUMNS = 512
-MOST_SUMS = 24  # products side by side, of four sums of a thread each
+MOST_SUMS = 24  # products that a warp holds at once, each four sums of a thread
 ROWS = (4, 8, 16, 32, 64, 128)  # of outputs
 EIGHTS = (2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64)  # of columns of the input
 ALONE = dict(warps=1, mb=1)

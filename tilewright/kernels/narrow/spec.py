@@ -1,6 +1,6 @@
-"""The narrow family: last layers in f32, on CUDA cores: a thread has all of an output's few channels.
+"""The narrow family: last layers in f32 on CUDA cores; a thread computes all of a pixel's few channels.
 
-Tiles of output channels that other families have are mostly empty here, and memory waits for their staging.
+The other families' tiles of output channels would be mostly empty here, and their staging delays memory.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 MOST_CHANNELS = 16
-MOST_TAPS = 64  # of all output channels: a thread has those of a channel in registers
+MOST_TAPS = 64  # of all output channels: a thread holds those of an input channel in registers
 MOST_ROWS = 31  # of the input, under a thread
-ZEROS_BYTES = 32  # behind the packed filter: as many as a lane loads of a row
+ZEROS_BYTES = 32  # after the packed filter: as many as a lane loads of a row
 ALONE = dict(warps=1, mb=1)
 
 
@@ -100,7 +100,7 @@ class Narrow(Family):
         hb, wb = tile(cf)
         p_tiles, q_tiles = ceil_div(problem.p, hb), ceil_div(problem.q, wb)
         view = View.unflattened(problem)
-        # Numbers one by one take more registers, and no rule has asked for them on behalf of this variant.
+        # Loading number by number takes more registers, which no rule has checked for this variant.
         ahead = dict(DEPTH=cf["depth"], MIN_BLOCKS=cf["mb"]) if aligned else dict(DEPTH=1, MIN_BLOCKS=1)
         defines: Values = dict(
             DTYPE=dtype_code(problem), SHARED_BYTES=shared_bytes(problem, cf),
@@ -120,7 +120,7 @@ class Narrow(Family):
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """The products of a share, and then the shares."""
+        """Length of the longest chain of adds: the products of a share, then the shares."""
         return problem.c // config["split"] * problem.r * problem.s + config["split"]
 
 

@@ -12,7 +12,7 @@ from tilewright.kernels.tile import COMBINE_NAMES
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
-BESIDE = 16  # columns of the sectors beside a row of a tile
+BESIDE = 16  # columns in the sectors on both sides of a tile's row
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:

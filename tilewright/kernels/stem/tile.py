@@ -100,7 +100,7 @@ def crowd(step: int, row: int, plane: int, fan: tuple[int, int, int]) -> int:
 
 
 def _fan(planes: int, rows: int, words: int) -> tuple[int, int, int]:
-    """Planes, rows and words that four lanes load at once: for the fewest words in total, preferably a run."""
+    """Planes, rows and words that four lanes load at once: for fewest words in total, preferably of a run."""
     fans = [(LANES // (r * w), r, w) for w in (4, 2, 1) for r in (4, 2, 1) if r * w <= LANES]
     fits = [(p, r, w) for p, r, w in fans if planes % p == 0 and rows % r == 0]
     return min(fits, key=lambda fan: ceil_div(words, fan[2]) * fan[2])
@@ -148,7 +148,7 @@ def piece(pr: Problem) -> tuple[int, int]:
 
 
 def loads(pr: Problem, runs: Runs) -> int:
-    """Loads of a lane for a product's pixels: a single one of four matrices if columns are pairs of pieces."""
+    """Loads of a lane for a product's pixels: one of four matrices if columns are pairs of pieces."""
     if pr.layout_in == pr.layout_out == "nhwc" and runs.column % (2 * PIECE) == 0:
         return 1
     return 2 * piece(pr)[0] // 8 * (2 if runs.unaligned else 1)

@@ -75,7 +75,7 @@ def tiling_of(pr: Problem, cf: Values) -> ToeplitzTiling:
     fragments = ceil_div(EIGHT * eights, depth(pr))
     pitch = piece * (EIGHT * eights // piece | 1)  # an odd number of 16-byte pieces puts rows in other banks
     sums = th * EIGHT * (wb | 1) * stored_bytes(pr, cf["combine"]) // each if pr.layout_out == "nhwc" else 0
-    plane = max(rows * pitch + depth(pr) * fragments - EIGHT * eights, sums)  # includes the last row's fragments
+    plane = max(rows * pitch + depth(pr) * fragments - EIGHT * eights, sums)  # also of the last row
     skew = 256 // cb if cb > EIGHT else 0  # a warp that stages all eights of channels writes to all banks
     tile = cb * plane + ceil_div(cb, EIGHT) * skew
     taps = round_up(depth(pr) * steps(pr) + slope(pr), EIGHT)
