@@ -44,7 +44,7 @@ from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_de
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-MOST_WORDS = 64  # registers of a lane for the filter of eight outputs, or 128 for a bundle: more would not fit
+MOST_WORDS = 64  # registers of a lane for the filter of eight outputs (128 for a bundle): more would not fit
 GRANULE = 8  # unit in which a thread's registers are allocated
 
 

@@ -61,7 +61,7 @@ class GroupedMmaTiling:
         pieces: staged pieces of a pixel: of all the block's bundles.
         swizzle: pieces that are exchanged, so that eight pixels lie in different banks; a power of two.
         run: contiguous outputs of a thread.
-        turned: bundles among which lanes exchange runs, so that a thread stores as many runs of one pixel.
+        turned: bundles among which lanes exchange runs, so that a thread stores as many runs of one bundle.
         words: registers of a lane for the filter.
         turns: strips of 16 columns, or twice 8, that a warp takes one after the other.
     """

@@ -1,6 +1,6 @@
-"""The textbook family: convolutions and matrix products as one first writes them, one step after the other.
+"""The textbook family: convolutions and matrix products as in textbooks, optimised step by step.
 
-It shows what each step buys and is run only where it is named. Sources of the steps: "Investigation of CUDA
+It shows what each step gains, and runs only if it is named. Sources of the steps: "Investigation of CUDA
 Optimizations for Accelerating a Toy CNN Architecture" (H. Grisett, UCLA), and "Mapping and Accelerating a
 Convolutional Neural Network on a GPU" (S.-K. Huang).
 """
@@ -47,7 +47,7 @@ def steps(problem: Problem) -> tuple[int, ...]:
 
 
 class Textbook(Family):
-    """One output a thread: naive, from shared memory, unrolled, coalesced; on tensor cores, a tile a warp."""
+    """An output per thread: naive, in shared memory, unrolled, coalesced; on tensor cores, a tile per warp."""
 
     name = "textbook"
     races = False
@@ -67,7 +67,7 @@ class Textbook(Family):
         return no_kernels(device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the step and the shape of a block."""
+        """Return the step and the shape of a block."""
         ways = (ROLLED, UNROLLED) if problem.epilogue.pool else (ROLLED,)
         return (
             Param("step", steps(problem), "how far the kernel has come", STEP_NAMES),
@@ -84,7 +84,7 @@ class Textbook(Family):
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two where the filter is transposed first."""
+        """Return the launch, or two if the filter is transposed first."""
         cf = config.values
         if cf["step"] >= TENSOR_NAIVE:
             return _tensor(problem, cf, aligned)
@@ -95,7 +95,7 @@ class Textbook(Family):
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """Every product is added to the one before."""
+        """All products of an output, added one after the other."""
         return problem.c * problem.r * problem.s
 
 
