@@ -47,7 +47,7 @@ def steps(problem: Problem) -> tuple[int, ...]:
 
 
 class Textbook(Family):
-    """An output per thread: naive, in shared memory, unrolled, coalesced; on tensor cores, a tile per warp."""
+    """An output per thread: naive, by shared memory, unrolled, coalesced; a tile per warp on tensor cores."""
 
     name = "textbook"
     races = False

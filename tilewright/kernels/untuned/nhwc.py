@@ -69,7 +69,7 @@ def copy_as_is(nbytes: int) -> Launch:
 
 
 def copy_defines_as_is(nbytes: int, size: int) -> dict[str, int]:
-    """Return the defines of ``copy_as_is``: a row of pixels of a chunk each, of numbers of 2 bytes or of 1."""
+    """Return the defines of ``copy_as_is``: pixels of a chunk each in a row, of numbers of 2 bytes or 1."""
     dtype = "i8" if size == 1 else "f16"
     return dict(
         THREAD_PIXELS=1, CHUNKS_WIDE=2, X_ALIGNED=0, DTYPE=DTYPES.index(dtype), N=1, H=1, W=nbytes // 16,

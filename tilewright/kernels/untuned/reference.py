@@ -164,7 +164,7 @@ def numpy_pool(problem: Problem, sums: Any, sizes: Any) -> tuple[F64, F64]:
 
 
 def _conv(pr: Problem, x: F64, w: F64) -> F64:
-    """Sum one matrix product per filter tap, or do one of all if channels are few; x in its layout, y nchw."""
+    """Sum a matrix product per filter tap, or do one of all if channels are few; x in its layout, y nchw."""
     import numpy as np
 
     x = x.transpose(0, 3, 1, 2) if pr.layout_in == "nhwc" else x

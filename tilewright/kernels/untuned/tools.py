@@ -67,7 +67,7 @@ def flush(device: Device, nbytes: int) -> Blueprint:
 
 
 def code(device: Device) -> Blueprint:
-    """Return the launch that runs CODE_BYTES of straight-line code on every unit's schedulers: buffer sink."""
+    """Return the launch that runs CODE_BYTES of straight-line code on all schedulers: buffer sink."""
     launch = Launch("code", (2 * device.units, 1, 1), (128, 1, 1), ("sink",))
     return Blueprint("code.cu", (("CODE_BYTES", CODE_BYTES),), (launch,), packed_bytes=0)
 

@@ -1,4 +1,4 @@
-"""The winograd family: 3x3, stride 1, in 16 multiply-adds for 4 outputs instead of 36.
+"""The winograd family: 3x3 filters of stride 1, with 16 multiply-adds for 4 outputs instead of 36.
 
 Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv:1509.09308, F(2x2, 3x3).
 """
@@ -92,7 +92,7 @@ def tiling_of(pr: Problem, cf: Values, aligned: bool = True) -> WinogradTiling:
 
 
 def _staging(pr: Problem, cf: Values, wt: int, threads: int, aligned: bool) -> Staging:
-    """Lay out the input under a block's tiles, ``wt`` of them side by side."""
+    """Return how the input under a block's tiles is staged, with ``wt`` tiles in a row."""
     xh, need, cs = 2 * cf["ht"] + 2, 2 * wt + 2, cf["cs"]
     if cf["cv"] == 4:
         return staged_quads(cs, xh, need, threads)
@@ -157,7 +157,7 @@ class Winograd(Family):
         return _work(problem, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """The sum over one share of C, the adds of the transforms, and the shares one after the other."""
+        """The sum over one share of C, the adds of the transforms, then the shares one after the other."""
         cf = config.values
         return tiling_of(problem, cf).steps * cf["cs"] + 12 + cf["sg"]
 
@@ -177,7 +177,7 @@ def _fits_registers(device: Device, cf: Values) -> bool:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    cf = cf | dict(sg=1)  # of any share of C
+    cf = cf | dict(sg=1)  # for any number of shares of C
     variants = (tiling_of(problem, cf), tiling_of(problem, cf | dict(cv=1), aligned=False))
     block = max(tiling.shared_bytes for tiling in variants)
     return fits_shared(device, block, cf["mb"])
