@@ -1,4 +1,4 @@
-"""What this process may use: cores and memory; and the largest arrays that a device takes."""
+"""Cores and memory that this process may use, and the largest arrays that a device accepts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.errors import ProblemError
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 
-# Of a container: as version 2 of control groups has them, as version 1 does.
+# Limits of a container, in version 2 and in version 1 of control groups.
 _CGROUP = Path("/sys/fs/cgroup")
 _LIMIT = _CGROUP / "memory.max"
 _OLDER_LIMIT = "memory/memory.limit_in_bytes"
@@ -26,7 +26,7 @@ def cores() -> int:
 
 
 def _time_of_cores() -> Iterator[int]:
-    """Yield how many cores' time a container gets, rounded up, for each limit that is set."""
+    """Yield a large number, then for each limit set the cores whose time a container gets, rounded up."""
     yield 1 << 30
     for names in _QUOTAS:
         with suppress(OSError, ValueError):  # without a quota the file says "max" or -1

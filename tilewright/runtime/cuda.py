@@ -159,7 +159,7 @@ class CudaRuntime:
     def zero(self, memory: Memory) -> None:
         """Set new memory to 0 on a separate stream, and wait for only that.
 
-        It neither waits for the context nor uses the legacy stream: both are forbidden while a stream records.
+        It neither waits for the context nor uses the legacy stream: neither may be while a stream records.
         """
         quiet = int(self._quiet.handle)
         with beside_captures(self._driver):

@@ -20,7 +20,7 @@ def check(result: Any) -> Any:
 
 
 def facts(driver: Any, gpu: Any, index: int) -> Device:
-    """Read what the driver says of a device."""
+    """Return the driver's facts of a device."""
     handle = check(driver.cuDeviceGet(index))
 
     def get(name: str) -> int:
@@ -28,7 +28,7 @@ def facts(driver: Any, gpu: Any, index: int) -> Device:
         return int(check(driver.cuDeviceGetAttribute(attribute, handle)))
 
     number = 10 * get("COMPUTE_CAPABILITY_MAJOR") + get("COMPUTE_CAPABILITY_MINOR")
-    # A clock of 0 where the driver does not tell it; the model divides by it.
+    # The clock is 0 if the driver does not know it; the model divides by it.
     units, ghz = get("MULTIPROCESSOR_COUNT"), get("CLOCK_RATE") / 1e6 or 1.5
     read = 2 * get("MEMORY_CLOCK_RATE") * 1e3 * get("GLOBAL_MEMORY_BUS_WIDTH") / 8 / 1e9
     return Device(
