@@ -60,7 +60,7 @@ def many_channels(problem: Problem) -> str | None:
 
 
 def bands_param(problem: Problem) -> Param:
-    """The tunable of how many bands an image is split into."""
+    """The tunable of how many bands of rows an image is split into."""
     parts = up_to(problem.p, (1, 2, 3, 4, 5, 8, 10, 14, 20, 28, 40, 56, 68, 136))
     bands = tuple(dict.fromkeys(ceil_div(problem.p, ceil_div(problem.p, b)) for b in parts))
     return Param("bands", bands, "parts of an image, along its rows, worked on one after the other")

@@ -33,7 +33,7 @@ class Direct(Family):
         return gpu.params(problem, device) if device.is_gpu else cpu.params(problem, device)
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """Return the rules, which state limits of the device and the kernel."""
+        """Return the rules: limits of the device and the kernel."""
         return gpu.RULES if device.is_gpu else cpu.RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:

@@ -106,7 +106,7 @@ class Mma(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """Return the rules, which state limits of the hardware and the kernel."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
@@ -123,10 +123,7 @@ class Mma(Family):
         return copy_remark(pr, tap_chunks(pr, way)) if way in COPIES else {}
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """Length of the longest chain of adds: one share of the sum, then the shares one after the other.
-
-        Products that are promoted together count as one step.
-        """
+        """One share of the sum, then the shares one after the other; joint promotions count as one add."""
         cf, problem = config.values, folded(problem)
         shares = cf["sb"] * cf["sc"] * cf["sg"]
         chunks = tiling_of(problem, cf).steps * cf["chunks"]

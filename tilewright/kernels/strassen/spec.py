@@ -74,7 +74,7 @@ class Strassen(Family):
         return GEMM.params(self.inner(problem, device), device)
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """Return the rules, which state limits of the device and the kernel of the matrix products."""
+        """Return the rules: limits of the device and the kernel of the matrix products."""
         return GEMM.rules(device)
 
     def multiplies(self, problem: Problem) -> float:

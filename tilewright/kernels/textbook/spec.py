@@ -80,7 +80,7 @@ class Textbook(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """Return the rules, which state limits of the hardware and the kernels."""
+        """Return the rules: limits of the hardware and the kernels."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:

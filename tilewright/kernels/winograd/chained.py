@@ -170,7 +170,7 @@ class Winograd4(Family):
         return products_of(problem, grid, slab_of(problem, grid, device), cores=not device.is_gpu)
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """Return the rules, which state limits of the device and the kernel of the matrix products."""
+        """Return the rules: limits of the device and the kernel of the matrix products."""
         return multiplier(device).rules(device)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:

@@ -89,7 +89,7 @@ class WinogradRows(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """Return the rules, which state limits of the hardware and the kernel."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def multiplies(self, problem: Problem) -> float:
