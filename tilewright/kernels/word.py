@@ -41,7 +41,7 @@ def filter_bytes(pr: Problem) -> int:
 
 
 def in_tiles(tile: int, channels: int) -> str:
-    """Describe pack.cu's order of the filter, with PACK_K and PACK_C words per tile (``Blueprint.packing``)."""
+    """Describe pack.cu's order of the filter, with PACK_K and PACK_C words a tile (``Blueprint.packing``)."""
     return f"""\
 packed[g][t][c][r * S + s][i] = w[g * K / GROUPS + t * {tile} + i][c][r][s],
 i < {tile}, c < {channels}, 0 past the last k or c of a group.
