@@ -1,6 +1,6 @@
-"""What families share whose blocks go from item to item: bands of rows of a few images (bands.h).
+"""Shared by families whose blocks go from item to item: bands of rows of a few images (bands.h).
 
-They are made for few input channels, where a block that began anew for each tile would mostly wait.
+They are for few input channels, with which a block per tile would mostly wait.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ MOST_CHANNELS = 8  # of the input
 
 @dataclass(frozen=True)
 class Bands:
-    """Items, which blocks do one after the other, and units of an item, which threads do.
+    """Items, which a block processes one after the other, and their units, each done by a thread.
 
     Attributes:
         band: output rows of an item.
-        k_groups: runs of output channels: a unit takes one.
+        k_groups: runs of output channels, one per unit.
         units: of an item.
         items: of the layer.
         xh: rows of the image under an item.
@@ -38,12 +38,12 @@ class Bands:
     xh: int
 
     def blocks(self, device: Device, cf: Values) -> int:
-        """Blocks of the launch: as many as the device holds at once, or as there are items."""
+        """Blocks of the launch: as many as the device holds at once, but not more than items."""
         return min(self.items, device.units * cf["mb"])
 
 
 def bands_of(pr: Problem, cf: Values, places: int) -> Bands:
-    """Share a layer out; ``places``: units side by side along a row."""
+    """Split a layer into bands; ``places``: units along a row."""
     band = ceil_div(pr.p, cf["bands"])
     p_parts, k_groups = ceil_div(band, cf["th"]), ceil_div(pr.k, cf["tk"])
     return Bands(
@@ -53,24 +53,24 @@ def bands_of(pr: Problem, cf: Values, places: int) -> Bands:
 
 
 def many_channels(problem: Problem) -> str | None:
-    """Refuse layers of several groups, or of more channels than a thread goes through."""
+    """Refuse layers of several groups, or of more channels than a thread can loop over."""
     if problem.groups != 1 or problem.c > MOST_CHANNELS:
         return f"it is made for one group of at most {MOST_CHANNELS} input channels"
     return None
 
 
 def bands_param(problem: Problem) -> Param:
-    """The tunable that says in how many parts a block works on an image."""
+    """The tunable of how many bands of rows an image is split into."""
     parts = up_to(problem.p, (1, 2, 3, 4, 5, 8, 10, 14, 20, 28, 40, 56, 68, 136))
     bands = tuple(dict.fromkeys(ceil_div(problem.p, ceil_div(problem.p, b)) for b in parts))
     return Param("bands", bands, "parts of an image, along its rows, worked on one after the other")
 
 
 def bands_rules(registers: Callable[[Problem, Values], int], needs: str) -> tuple[Rule, ...]:
-    """The rules of registers and threads, and of what an item is.
+    """The rules of registers, threads and items.
 
     Args:
-        registers: an estimate of those that a thread needs, by what ``needs`` names of a config.
+        registers: estimate of the registers of a thread; it depends on the parameters in ``needs``.
     """
     return (
         Rule("registers_lane", lambda problem, device, cf: fits_registers(device, registers(problem, cf), 1),

@@ -1,10 +1,10 @@
-"""How far a right answer may be from the reference: an a-priori bound for each element.
+"""How far a correct answer may be from the reference: an a-priori bound per element.
 
     |y - ref| <= slope * size + unit * |ref| + least,    size = |alpha| conv(|x|, |w|) + |beta z| + |bias|
 
-Where an answer within the bound would be rounded to infinity (an f16 ends at 65504), infinity is right.
-Fast algorithms (``Family.plain`` is false) keep to it where all numbers are of one size, as those are that
-candidates are checked on: they mix outputs, and what is large in one leaves its error in another.
+If an answer within the bound would be rounded to infinity (an f16 ends at 65504), infinity is correct.
+Fast algorithms (``Family.plain`` is false) keep to it if all numbers are of similar size, as are those that
+candidates are checked on: they mix outputs, so that a large one leaves its error in others.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FEWEST_ACCURATE = 256
 
 @dataclass(frozen=True)
 class ErrorBound:
-    """The coefficients of the bound; ``overflow``: from there on y is infinite."""
+    """The coefficients of the bound; ``overflow``: the size from which y is infinite."""
 
     slope: float
     unit: float
@@ -56,7 +56,7 @@ class ErrorBound:
         return self.slope * size + self.unit * abs(ref) + self.least
 
     def allows(self, y: Any, ref: Any, size: Any) -> Any:
-        """Say of which finite ``ref`` the answer y is within the bound, elementwise."""
+        """Return for which finite ``ref`` the answer y is within the bound, elementwise."""
         import numpy as np
 
         y, ref = np.asarray(y, np.float64), np.asarray(ref, np.float64)
@@ -87,14 +87,14 @@ def error_bound(problem: Problem, chain: int) -> ErrorBound:
 
 
 def too_few(problem: Problem) -> str | None:
-    """Say why tensor cores are not accurate, where they are not."""
+    """Say why tensor cores are not accurate for a problem; None if they are."""
     if problem.math == "accurate" and problem.cg * problem.r * problem.s < FEWEST_ACCURATE:
         return f"sums of fewer than {FEWEST_ACCURATE} products are more accurate in f32"
     return None
 
 
 def padding_alone(problem: Problem, down: bool = True) -> str | None:
-    """Say why minimal filtering (``down``: of columns too) misses the bound, where outputs see padding alone.
+    """Say why minimal filtering (``down``: of columns too) misses the bound: outputs that see only padding.
 
     Such outputs are exactly 0 and so is their bound, but minimal filtering gives them their neighbours'
     rounding errors.

@@ -1,12 +1,12 @@
-"""Patches as fewer columns of more channels: filters that do not overlap along a row, and no padding there.
+"""Folds columns into channels, if filters do not overlap along a row and there is no padding along it.
 
-A row of W pixels of C channels is, in nhwc, also one of W / S pixels of S * C channels, byte for byte. Where
-a filter of S columns moves by S, each output sees one such pixel of a row: the layer is one whose filter has
-a single column. So a vision transformer's first layer, patches of 16 x 16 pixels of 3 channels, has 48
-channels and a filter of 16 x 1: whole vectors to load, and channels enough for tensor cores. In nchw the
-kernel that copies x to nhwc does it on the way.
+In nhwc a row of W pixels of C channels is, byte for byte, also a row of W / S pixels of S * C channels. If a
+filter of S columns has stride S, each output depends on one such pixel per row: the layer has a filter of a
+single column. So a vision transformer's first layer, patches of 16 x 16 pixels of 3 channels, has 48
+channels and a 16 x 1 filter: whole vectors to load, and enough channels for tensor cores. In nchw the kernel
+that copies x to nhwc also folds it.
 
-The filter is packed as it was, with columns for channels: channel s * C + c is column s of channel c (FOLD in
+The filter is packed with its columns as channels: channel s * C + c is column s of channel c (FOLD in
 untuned/filter.h).
 """
 
@@ -20,10 +20,10 @@ from tilewright.problem import Problem
 
 
 def folds(pr: Problem) -> bool:
-    """Whether the filter's columns lie side by side and make up whole rows.
+    """Whether the filter's columns do not overlap and make up whole rows.
 
-    In nchw x is copied for it. Few numbers are gathered from there without a copy; one of accurate is there
-    to be read again by a fallback; and an image of one pixel would not be copied at all.
+    In nchw folding needs a copy of x. So it is not done if numbers are few, which are gathered without a
+    copy, in accurate, where a fallback reads x again, and for an image of one pixel, which is not copied.
     """
     apart = pr.stride[1] == pr.s > 1 and pr.dilation[1] == 1 and pr.pad[2:] == (0, 0)
     copied = pr.math != "accurate" and pr.cg * pr.r * pr.s > MOST_GATHERED and pr.h * pr.w > pr.s
@@ -31,14 +31,14 @@ def folds(pr: Problem) -> bool:
 
 
 def folded(pr: Problem) -> Problem:
-    """Return the layer with the filter's columns as channels; the layer itself where they overlap."""
+    """Return the layer with the filter's columns as channels; the layer itself if it cannot be folded."""
     if not folds(pr):
         return pr
     return replace(pr, c=pr.c * pr.s, w=pr.w // pr.s, s=1, stride=(pr.stride[0], 1))
 
 
 def of_layer(blueprint: Blueprint, pr: Problem) -> Blueprint:
-    """Return the blueprint of a folded layer for arrays of the layer: who packs or copies folds them."""
+    """Return the blueprint of a folded layer for arrays of the layer: packing or copying folds them."""
     inner = folded(pr)
     if inner is pr:
         return blueprint

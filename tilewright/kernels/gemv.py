@@ -1,7 +1,7 @@
-"""The gemv family: a filter over the whole image leaves one pixel, so the layer is a matrix times a vector.
+"""The gemv family: a filter as large as the image leaves one pixel: the layer is a matrix-vector product.
 
-A classifier layer. Each number of the filter is used once for each image: what limits is how many of
-its bytes are in flight.
+A classifier layer. Each number of the filter is used once per image: the limit is how many of its bytes are
+in flight.
 """
 
 from __future__ import annotations
@@ -39,43 +39,43 @@ from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import DTYPE_BYTES, Problem
 
 MOST_IMAGES = 64
-# Of a CPU's last cache, for the filter that the next images need again. On one core of a Zen 4 each took
-# 0.51 of the first one's time with a filter of a quarter of the cache, 0.67 with half of it, 0.82 with more.
+# Share of a CPU's last cache for the filter, which the next images need again. On one core of a Zen 4 each
+# took 0.51 of the first one's time with a filter of a quarter of the cache, 0.67 with half, 0.82 with more.
 CACHE_SHARE = 0.5
 # Instructions of a core to add up each lane of a sum, and to store a sum: counted in PoCL's code for AVX-512.
 OF_LANE, OF_SUM = 2.0, 8.0
-# Instructions of a core that make a word, an f32 or four i8. Fitted to 12 configs on a Sapphire Rapids.
+# Instructions of a core to convert a word, an f32 or four i8. Fitted to 12 configs on a Sapphire Rapids.
 WIDENING = {"f16": 4.7, "bf16": 2.6, "i8": 2.3}
 
 
 def inputs(pr: Problem) -> int:
-    """Numbers of one image, and of one row of the filter."""
+    """Numbers in one image, which is also those in one row of the filter."""
     return pr.c * pr.r * pr.s
 
 
 def vector(pr: Problem, device: Device) -> int:
-    """Numbers of a thread's loads: 16 bytes on a GPU, the widest vector on a CPU."""
+    """Numbers per load of a thread: 16 bytes on a GPU, the widest vector on a CPU."""
     if device.is_gpu:
         return 16 // DTYPE_BYTES[pr.dtype]
-    most = 8 if pr.dtype == "i8" else 16  # PoCL loads no int16
+    most = 8 if pr.dtype == "i8" else 16  # PoCL cannot load an int16
     return max(4, min(most, device.lanes)) * word_channels(pr)
 
 
 def share(pr: Problem, device: Device, cf: Values) -> int:
-    """Numbers of one share of a row, whole vectors but for the last."""
+    """Numbers in one share of a row: whole vectors, except in the last share."""
     step = vector(pr, device) * cf["lanes"]
     return round_up(ceil_div(inputs(pr), cf["sg"]), step)
 
 
 class Gemv(Family):
-    """Matrix times vector, or a few vectors."""
+    """A matrix times one vector, or a few."""
 
     name = "gemv"
     dtypes = ("f32", "f16", "bf16", "i8")
     examples = tuple(f"n3c130h1w1k70r1s1-{dtype}+bias" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers of one output pixel and at most 64 images."""
+        """Support layers of one output pixel and at most 64 images."""
         if reason := super().refuses(problem, device) or no_kernels(device):
             return reason
         pr = problem
@@ -86,7 +86,7 @@ class Gemv(Family):
         return None if pr.n <= MOST_IMAGES else f"more than {MOST_IMAGES} images are a matrix product"
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         gpu = device.is_gpu
         return (
             Param("threads", (32, 64, 128, 256, 512, 1024) if gpu else (1,), "threads of a block"),
@@ -102,19 +102,19 @@ class Gemv(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two when a second pass sums the shares. The filter is used as given."""
+        """Return the launch, or two if a second pass adds up the shares. The filter is used as given."""
         return _blueprint(problem, device, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
-        """Count what one block does, and one thread of a GPU."""
+        """Count the work of one block, and on a GPU of one thread."""
         return (_work if device.is_gpu else _cpu_work)(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """A lane's part of a row, its vector, the lanes by halves, the shares one after the other."""
+        """A lane's part of a row, its vector, a tree over the lanes, then the shares one after the other."""
         cf = config.values
         lane = ceil_div(inputs(problem), cf["sg"] * cf["lanes"])
         return lane + 16 + cf["lanes"].bit_length() + cf["sg"]
@@ -212,7 +212,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     return GpuWork(
         blocks=blocks, threads=cf["threads"], registers=registers, resident=held, streams=True,
         shared_bytes=shared, steps=max(1, round(turns)),
-        buffers=2,  # nothing is staged; but a turn's loads are under way at once, as the copies of a stage
+        buffers=2,  # nothing is staged, but an iteration's loads are in flight at once, as a stage's copies
         fma=words * sums * issue_slots(pr, device), shared_loads=words * cf["images"] * cf["x"],
         global_loads=loads / 8,
         staging=loads * 2.0 + widen + turns * 6.0, epilogue=40.0 + sums * cf["lanes"].bit_length() * 6.0,

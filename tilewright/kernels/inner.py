@@ -1,4 +1,4 @@
-"""Matrix products that one family has another compute (``Family.inner``), between launches of its own."""
+"""Matrix products that a family computes by another's kernel (``Family.inner``), between its own launches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def side_by_side(count: int, c: int, k: int, pixels: int, layout_in: str, layout
 
 
 def between(inner: Blueprint, x: str) -> list[Launch]:
-    """Return the launches of the products, from the buffer ``x`` to ``products`` of who hands them on."""
+    """Return the launches of the products, from the buffer ``x`` to the outer family's ``products``."""
     names = {"x": x, "y": "products"}
     return [
         replace(one, args=tuple(names.get(name, name) for name in one.args), chained=True)
@@ -30,5 +30,5 @@ def between(inner: Blueprint, x: str) -> list[Launch]:
 
 
 def program(inner: Blueprint) -> Blueprint:
-    """Return the products as a part of who hands them on, and has their launches and buffers."""
+    """Return the products as a part of the outer family's blueprint, which has their launches and buffers."""
     return replace(inner, launches=(), workspace=())

@@ -1,4 +1,4 @@
-"""Resource limits of a device: registers, shared memory and threads of the blocks of a unit."""
+"""Resource limits of a device: registers, shared memory and threads of a unit's blocks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tilewright.device import Device
 from tilewright.kernels.family import Param, Rule
 from tilewright.problem import Problem
 
-DECLARED_SHARED = 128  # bytes that a kernel declares beside its tiles, at most: a flag, barriers
-RESERVED_SHARED = 1024  # bytes of each block that CUDA keeps for itself
-MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more overflow the instruction cache
+DECLARED_SHARED = 128  # most bytes that a kernel declares besides its tiles: a flag, barriers
+RESERVED_SHARED = 1024  # bytes per block that CUDA reserves
+MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more would overflow the instruction cache
 MOST_WEIGHTS = 1 << 28  # numbers of a filter
 MOST_GATHERED = 160  # numbers of all taps and channels that a thread gathers: their loads are unrolled
 SCHEDULERS = 4  # of a unit
@@ -22,31 +22,31 @@ SPILLS = "more registers than a thread or a unit has: the compiler would spill"
 
 
 def blocks_param(*values: int) -> Param:
-    """The tunable that says how many blocks a unit is to hold at once: MIN_BLOCKS of the kernel."""
+    """The tunable of how many blocks a unit shall hold at once: the kernel's MIN_BLOCKS."""
     return Param("mb", values, "blocks that a unit holds at once (bounds the registers of a thread)")
 
 
 def block_rule(holds: Callable[..., bool]) -> Rule:
-    """The rule that a block has no more threads than it may."""
+    """The rule that a block does not have too many threads."""
     return Rule("block", holds, "more threads than a block may have")
 
 
 def resident_rule(holds: Callable[..., bool]) -> Rule:
-    """The rule that a unit has the threads of the blocks that it is to hold at once."""
+    """The rule that a unit has enough threads for the blocks that it shall hold at once."""
     return Rule("resident", holds, "more threads than a unit holds at once")
 
 
 def schedulers_rule(holds: Callable[..., bool]) -> Rule:
-    """The rule that a unit holds a warp for each of its SCHEDULERS."""
+    """The rule that a unit holds at least one warp per scheduler (SCHEDULERS)."""
     return Rule("schedulers", holds, "a unit has four schedulers to keep busy")
 
 
 def shared_rule(holds: Callable[..., bool], needs: str) -> Rule:
-    """The rule that a block has the shared memory of its tiles."""
+    """The rule that a block's tiles fit its shared memory."""
     return Rule("shared", holds, "more shared memory than a block may have", needs)
 
 
-# Of families one of whose parameters is the threads of a block.
+# Rules of families with the threads of a block as a parameter.
 BLOCK = block_rule(lambda device, threads: threads <= device.max_threads)
 RESIDENT = resident_rule(
     lambda device, threads, mb: not device.is_gpu or threads * mb <= device.threads_per_unit
@@ -54,7 +54,7 @@ RESIDENT = resident_rule(
 
 
 def too_large(problem: Problem) -> str | None:
-    """Refuse a filter whose elements are not counted in 32 bits once it is packed."""
+    """Refuse a filter with too many elements, once packed, to be counted in 32 bits."""
     numbers = problem.k * problem.cg * problem.r * problem.s
     return f"its filter has more than {MOST_WEIGHTS:,} numbers" if numbers > MOST_WEIGHTS else None
 
@@ -75,7 +75,7 @@ def no_kernels(device: Device) -> str | None:
 
 
 def fits_registers(device: Device, need: int, threads: int, spare: int = 15) -> bool:
-    """Whether a thread may have ``need`` registers, and a unit has them for so many threads.
+    """Whether a thread may have ``need`` registers, and a unit has enough for ``threads`` threads.
 
     ``spare``: registers that the compiler may need above the estimate.
     """
@@ -85,16 +85,16 @@ def fits_registers(device: Device, need: int, threads: int, spare: int = 15) -> 
 
 
 def fits_shared(device: Device, tiles: int, blocks: int, declared: int = DECLARED_SHARED) -> bool:
-    """Whether a block may have so many bytes of shared memory, and a unit has them for so many blocks.
+    """Whether a block may have ``tiles`` bytes of shared memory, and a unit enough for ``blocks`` blocks.
 
-    Tiles begin at a whole line, after the bytes that the kernel has ``declared``.
+    Tiles begin at a whole line, after the ``declared`` bytes of the kernel.
     """
     block = tiles + declared
     return block <= device.shared_per_block and blocks * (block + RESERVED_SHARED) <= device.shared_per_unit
 
 
 def resident(device: Device, registers: int, threads: int, shared_bytes: int, least: int) -> int:
-    """Blocks that a unit holds at once: at least ``least``, which was asked for, and more if they fit."""
+    """Blocks that a unit holds at once: the requested ``least``, and more if they fit."""
     by_registers = device.regs_per_unit // ((registers + 8) * threads)
     by_shared = device.shared_per_unit // (shared_bytes + DECLARED_SHARED + RESERVED_SHARED)
     return max(least, min(by_registers, by_shared, device.threads_per_unit // threads))

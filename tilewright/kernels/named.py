@@ -1,4 +1,4 @@
-"""Configs with a name: the steps and the sweeps of the sources, each to be run and timed by itself.
+"""Named configs: the steps and the sweeps of the sources, each to be run and timed separately.
 
 toy:…   a convolution, as in "Investigation of CUDA Optimizations for Accelerating a Toy CNN Architecture"
 gemm:…  a matrix product, as in "Mapping and Accelerating a Convolutional Neural Network on a GPU"
@@ -40,7 +40,7 @@ class Named:
         return self.step in steps(problem)
 
     def config(self, problem: Problem) -> Config:
-        """Return the config; a pool that is not there is not unrolled."""
+        """Return the config; without a pool it has no unrolled pool."""
         bw, bh, bk = self.block
         pool = self.pool if problem.epilogue.pool else ROLLED
         return Config.make(Textbook.name, dict(step=self.step, bw=bw, bh=bh, bk=bk, pool=pool))
@@ -79,7 +79,7 @@ def find(text: str, problem: Problem) -> Config:
     """Read a config: its text, or a name that fits the layer.
 
     Raises:
-        ConfigError: cannot be read; or no such name, or none for this layer: says which there are.
+        ConfigError: it cannot be read, or there is no such name, or none for this layer; lists the names.
     """
     if text in NAMED and NAMED[text].fits(problem):
         return NAMED[text].config(problem)

@@ -1,4 +1,4 @@
-"""What tensor cores multiply where the dtype does not say it (as products.h has it); and their fragments."""
+"""What tensor cores multiply if the dtype does not say it (as in products.h); and their fragments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tilewright.problem import DTYPE_BYTES, Problem
 
 PLAIN, TF32, THREE, E4M3, E4M3_AS_F16, HALVES = range(6)
 
-INSTRUCTION = 16 * 8 * 16  # multiply-adds of one of f16 (mma_sync.h); those of i8 and tf32 take as long
+INSTRUCTION = 16 * 8 * 16  # multiply-adds of one in f16 (mma_sync.h); those of i8 and tf32 take the same time
 WORD, LANES = 4, 4  # bytes of a fragment's register, and lanes that share one of its rows
 
 

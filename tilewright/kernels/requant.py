@@ -1,4 +1,4 @@
-"""Requantised sums: what a kernel of them is given (done.h), and what requant.h does in NumPy."""
+"""Requantised sums: the kernel's additional argument and define (done.h), and requant.h in NumPy."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tilewright.problem import Problem
 
 
 def scale_operand(problem: Problem) -> tuple[str, ...]:
-    """Return the last argument of a kernel that requantises, the scale of each channel."""
+    """Return the last argument of a kernel that requantises: the scale of each channel."""
     return ("scale",) * problem.requantised
 
 
 def requant_defines(problem: Problem) -> dict[str, int]:
-    """Return the define that says so."""
+    """Return the define that turns requantisation on."""
     return dict(REQUANT=1) if problem.requantised else {}
 
 

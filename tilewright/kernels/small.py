@@ -1,6 +1,6 @@
-"""The small family: few input channels under a small filter, over many images or a large one.
+"""The small family: few input channels and a small filter, for many images or a large one.
 
-Source of filters in constant memory, several images a block and a config for each layer: the report on
+Source of filters in constant memory, several images per block and a config per layer: the report on
 LeNet's kernels.
 """
 
@@ -27,9 +27,9 @@ WIDTHS = (2, 4, 5, 6, 7, 8, 9, 10, 12, 13, 14, 16, 17, 18, 20, 24, 28, 32, 34)
 
 @dataclass(frozen=True, kw_only=True)
 class SmallTiling:
-    """What follows from a problem and a config; the kernel's defines of the same names.
+    """Sizes derived from a problem and a config; the kernel has defines of the same names.
 
-    ``wavefronts``: of a warp's load of the input, of ``words`` at once, by its rows' pitch ``xp``.
+    ``wavefronts``: of a warp's load of the input, ``words`` at once, given the row pitch ``xp``.
     """
 
     bands: Bands
@@ -49,7 +49,7 @@ class SmallTiling:
 
 
 def tiling_of(pr: Problem, cf: Values) -> SmallTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     q_parts, row = ceil_div(pr.q, cf["tw"]), columns_under(pr, cf["tw"])
     bands = bands_of(pr, cf, q_parts)
     words = gcd(4, cf["tw"] * pr.stride[1])
@@ -68,18 +68,18 @@ def tiling_of(pr: Problem, cf: Values) -> SmallTiling:
 
 
 def _together(pr: Problem, k_groups: int) -> int:
-    """Neighbouring lanes that work at one place of the image, on other channels."""
+    """Neighbouring lanes that compute different channels at the same place of the image."""
     return min(32, k_groups) if pr.layout_out == "nhwc" else 1
 
 
 @lru_cache(maxsize=4096)
 def _pitch(width: int, words: int, *, step: int, parts: int, stride: int, together: int) -> tuple[int, float]:
-    """Return the row pitch, at least ``width`` floats, of fewest bank conflicts; and wavefronts of a load.
+    """Return the row pitch, at least ``width`` floats, with fewest bank conflicts; and a load's wavefronts.
 
-    ``parts`` units lie side by side along a row, ``step`` floats apart, the next ``stride`` rows below; at
-    each are ``together`` lanes.
+    ``parts`` units lie along a row, ``step`` floats apart, the next ones ``stride`` rows below; each has
+    ``together`` lanes.
     """
-    lanes = 32 // words  # that are served at once
+    lanes = 32 // words  # served at once
     best = (0, 99.0)
     for pitch in range(round_up(width, words), width + 36, words):
         counts = []
@@ -103,7 +103,7 @@ class Small(Family):
     examples = ("n5c4h20w24k9r7s7-f32+bias",)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers of few input channels."""
+        """Support layers of few input channels."""
         if reason := super().refuses(problem, device) or no_gpu(device) or many_channels(problem):
             return reason
         if 4 * problem.c * problem.r * problem.s * problem.k > CONSTANT_BYTES:
@@ -111,7 +111,7 @@ class Small(Family):
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         q = problem.q
         widths = tuple(t for t in up_to(q, WIDTHS) if 9 * round_up(q, t) <= 11 * q)
         return (
@@ -130,15 +130,15 @@ class Small(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, and one that pools; the filter goes to constant memory before."""
+        """Return the copy of the filter to constant memory, the launch, and another if there is a pool."""
         return _blueprint(problem, device, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return _work(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
@@ -162,7 +162,7 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 def _busy(problem: Problem, tk: int, th: int, tw: int, threads: int, bands: int, ni: int) -> bool:
-    """Whether most of the threads' turns have outputs to work on."""
+    """Whether threads have outputs to compute in most of their iterations."""
     band = ceil_div(problem.p, bands)
     outputs = ni * band * problem.q * round_up(problem.k, tk)
     units = ni * ceil_div(band, th) * ceil_div(problem.q, tw) * ceil_div(problem.k, tk)
@@ -209,7 +209,7 @@ def _defines(pr: Problem, device: Device, tiling: SmallTiling, cf: Values, align
 
 
 def _words(pr: Problem, cf: Values, tiling: SmallTiling) -> int:
-    """Neighbouring outputs that are stored at once."""
+    """Contiguous outputs that are stored at once."""
     if pr.layout_out == "nhwc":
         return gcd(4, pr.k) if cf["out"] else 1
     return gcd(4, tiling.bands.band * pr.q, pr.p * pr.q) if cf["out"] else gcd(4, cf["tw"], pr.q)

@@ -24,7 +24,7 @@ def may_combine(pr: Problem, shares: int, combine: int) -> bool:
 
 
 def pool_apart(pr: Problem) -> int:
-    """How a kernel that does not pool hands on complete sums: to a second one if there is a pool."""
+    """How a kernel that cannot pool passes on whole sums: to a second one (TWO_PASS) if there is a pool."""
     return TWO_PASS if pr.epilogue.pool else NONE
 
 
@@ -63,7 +63,7 @@ def combine_param(*ways: int, doc: str = "how the grid's shares meet") -> Param:
     return Param("combine", ways, doc, tuple(COMBINE_NAMES[way] for way in ways))
 
 
-# Of kernels whose sums are whole.
+# Rules of kernels with whole sums.
 POOL_PARAM = combine_param(NONE, TWO_PASS, doc="sums stored at once, or left to a second kernel that pools")
 
 

@@ -10,15 +10,15 @@ from tilewright.kernels.tile import lines, quad_pitch
 
 @dataclass(frozen=True)
 class Staging:
-    """Strides and extent of a staged tile, in words; and the copies that fill it: stage.h has the ways.
+    """Strides and extent of a staged tile, in words, and the copies that fill it (see stage.h).
 
     Attributes:
         strides: from a channel, a row, a column to the next.
-        xw: of a row.
-        size: of all.
-        copies: of a thread, whose addresses it works out once; 0: at every step.
+        xw: words of a row.
+        size: words of the tile.
+        copies: copies of a thread, whose addresses it computes once; 0: at every step.
         items: copies of a block.
-        run: words that a copy takes.
+        run: words of a copy.
         lead: words of a row before the first that is needed.
     """
 
@@ -31,7 +31,7 @@ class Staging:
     lead: int = 0
 
     def defines(self) -> dict[str, int]:
-        """The defines of stage.h that say so."""
+        """The defines of stage.h for this tile."""
         return dict(
             TX_C=self.strides[0], TX_H=self.strides[1], TX_W=self.strides[2], XW=self.xw, X_FLOATS=self.size,
             X_COPIES=self.copies, X_ITEMS=self.items, X_RUN=self.run, X_LEAD=self.lead,
@@ -39,7 +39,7 @@ class Staging:
 
 
 def staged_quads(channels: int, rows: int, columns: int, threads: int, kept: bool = True) -> Staging:
-    """Lay out a tile whose channels (nhwc) are copied four at a time; ``kept``: addresses are."""
+    """Lay out a tile whose channels (nhwc) are copied four at a time; ``kept``: addresses are kept."""
     pitch, pixels = quad_pitch(channels), rows * columns
     items = pixels * channels // 4
     copies = ceil_div(items, threads) if kept else 0

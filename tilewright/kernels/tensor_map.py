@@ -1,4 +1,4 @@
-"""How the copy engine of sm_90 is told to read an image: tensor maps of im2col mode and of tiles."""
+"""Tensor maps, by which the copy engine of sm_90 reads an image: of im2col mode and tiled."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ CORNERS = range(-128, 128)  # where the box may begin and end, from the image's 
 
 @dataclass(frozen=True)
 class Im2colMap:
-    """An image in nhwc, and what one instruction copies of it: some channels of pixels in raster order.
+    """An image in nhwc, and the part that one instruction copies: some channels of pixels in raster order.
 
-    The raster is a box over the image: in each row the columns from ``lower[0]`` to
-    ``columns - 1 + upper[0]``, one of ``stride[0]``; rows in the same way, then the next image. Pixels of the
-    box outside of the image are zeros, and so are channels past the last one.
+    The raster is a box over the image: in each row every ``stride[0]``-th column from ``lower[0]`` to
+    ``columns - 1 + upper[0]``; rows in the same way, then the next image. Pixels of the box outside the image
+    are zeros, and so are channels past the last one.
 
     Attributes:
         size: bytes of a number.
@@ -25,7 +25,7 @@ class Im2colMap:
         stride: steps of the raster, (columns, rows).
         box_channels: channels that are copied: 32, 64 or 128 bytes, swizzled as such.
         box_pixels: pixels that are copied.
-        rounds: numbers are f32, rounded to tf32 on the way; else their bits are copied.
+        rounds: numbers are f32 and rounded to tf32 by the copy; otherwise their bits are copied.
 
     Source: CUDA driver API, cuTensorMapEncodeIm2col.
     """
@@ -49,7 +49,7 @@ class Im2colMap:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a pixel in shared memory, which is how far the swizzle reaches."""
+        """Bytes of a pixel in shared memory, which is also the width of the swizzle."""
         return self.size * self.box_channels
 
     @property
@@ -77,15 +77,15 @@ class Im2colMap:
 
 @dataclass(frozen=True)
 class TiledMap:
-    """An image in nchw, and what one instruction copies of it: pixels side by side, of some channels.
+    """An image in nchw, and the part that one instruction copies: consecutive pixels of some channels.
 
-    Numbers outside of the image are zeros, and so are channels past the last one.
+    Numbers outside the image are zeros, and so are channels past the last one.
 
     Attributes:
         size: bytes of a number, copied as bits.
         columns, channels, rows, images: of the image, in the order in which a box has them, innermost first.
         box_columns: pixels that are copied: 32, 64 or 128 bytes, swizzled as such.
-        box_channels: channels that they are copied of.
+        box_channels: channels of which they are copied.
 
     Source: CUDA driver API, cuTensorMapEncodeTiled.
     """
@@ -105,12 +105,12 @@ class TiledMap:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a channel in shared memory, which is how far the swizzle reaches."""
+        """Bytes of a channel in shared memory, which is also the width of the swizzle."""
         return self.size * self.box_columns
 
     @property
     def dims(self) -> tuple[int, int, int, int]:
-        """Numbers along each side, as a box has them."""
+        """Numbers along each side, in a box's order."""
         return self.columns, self.channels, self.rows, self.images
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.problem import Problem
 
-NONE, ATOMIC, TWO_PASS, LAST = range(4)  # how shares of C meet (split_k.py)
+NONE, ATOMIC, TWO_PASS, LAST = range(4)  # how shares of C are combined (split_k.py)
 COMBINE_NAMES = ("none", "atomic", "two_pass", "last")
 
 LINE = 32  # words: copies of 16 bytes keep sectors of 32 bytes whole, the copy engine fetches lines of 128
@@ -63,26 +63,26 @@ class View:
 
 
 def rows_under(pr: Problem, outputs: int) -> int:
-    """Rows of the image under so many neighbouring rows of outputs, from the first to the last."""
+    """Rows of the image under ``outputs`` consecutive rows of outputs, from the first to the last."""
     return (outputs - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
 
 
 def columns_under(pr: Problem, outputs: int) -> int:
-    """Columns of the image under so many neighbouring columns of outputs, from the first to the last."""
+    """Columns of the image under ``outputs`` consecutive columns of outputs, from the first to the last."""
     return (outputs - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProductTiling:
-    """Tiles of a layer as a matrix product, channels by pixels: to tile.h a single row of pixels, Q.
+    """Tiles of a layer as a matrix product, channels by pixels: for tile.h a single row of pixels, Q.
 
     Attributes:
         kb, pb: output channels and pixels of a block.
         threads: of a block.
         k_tiles, q_tiles: tiles of a group's channels, and of the pixels that are tiled together.
-        tiles: of the layer.
+        tiles: of the whole layer.
         steps: along the sum.
-        x_copies: what a thread copies of the input in each of them.
+        x_copies: copies of the input by a thread in each step.
         shared_bytes: shared memory of a block.
     """
 
@@ -119,14 +119,14 @@ def along(pr: Problem, combine: int, extent: int) -> tuple[int, int]:
 
 
 def tiles_along(pr: Problem, combine: int, sums: int, outputs: int, extent: int) -> int:
-    """Tiles of ``extent`` sums along one side of an image of so many sums and outputs."""
+    """Tiles of ``extent`` sums along one side of an image with ``sums`` sums and ``outputs`` outputs."""
     if pr.epilogue.pool is None or combine == TWO_PASS:
         return ceil_div(sums, extent)
     return ceil_div(outputs, max(1, windows(pr, combine, extent)))
 
 
 def image_defines(pr: Problem, view: View) -> dict[str, int]:
-    """The defines of tile.h that say what the images of the sums and of y are, and the epilogue's."""
+    """The defines of tile.h for the images of the sums and of y, and for the epilogue."""
     rows, columns = view.outputs(pr)
     return dict(
         P=view.p, Q=view.q, YP=rows, YQ=columns, Y_FLOATS=pr.y_elements, Z_FLOATS=pr.z_elements,
@@ -137,10 +137,10 @@ def image_defines(pr: Problem, view: View) -> dict[str, int]:
 def layer_defines(
     pr: Problem, view: View, channels: int | None = None, by_group: bool = True
 ) -> dict[str, int]:
-    """The defines that spell out x and the filter: all of a layer but the images in it (N) and those of y.
+    """The defines of x and the filter: all of a layer except the number of images (N) and the defines of y.
 
     Args:
-        channels: what a kernel counts as input channels, C, where these are no single ones (word.py).
+        channels: the kernel's count of input channels, C, if it counts words of several (word.py).
         by_group: a kernel walks one group's channels at a time; else it sees those of all groups as one.
     """
     c, k, groups = (pr.cg, pr.kg, pr.groups) if by_group else (pr.c, pr.k, 1)

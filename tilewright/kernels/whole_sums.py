@@ -1,6 +1,6 @@
-"""What specs share whose blocks make whole sums, from rows of the image that they read once.
+"""Shared by specs whose blocks compute whole sums from rows of the image that they read once.
 
-No shares meet across the grid: where the kernel does not pool, a second one does.
+No shares are combined across the grid; if the kernel cannot pool, a second one does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilewright.problem import Problem
 
 
 def no_tensor_gpu(device: Device) -> str | None:
-    """Say so where a device is no GPU with tensor cores."""
+    """Say so if a device is not a GPU with tensor cores."""
     return no_gpu(device) or no_tensor_cores(device)
 
 
@@ -27,7 +27,7 @@ def input_defines(pr: Problem, shared_bytes: int) -> Values:
 
 
 def tiles_defines(combine: int, k: int, p: int, q: int, k_fastest: int = 1) -> Values:
-    """The defines of tile.h for so many tiles of channels, rows and columns, each with one step over C."""
+    """The defines of tile.h for k, p and q tiles of channels, rows and columns, with one step over C each."""
     return dict(
         K_TILES=k, P_TILES=p, Q_TILES=q, K_FASTEST=k_fastest, STEPS=1, CS=1, **share_defines(combine)
     )
@@ -37,7 +37,7 @@ def whole_sums(
     name: str, pr: Problem, combine: int, blocks: int, threads: int, defines: Values, packed_bytes: int,
     pack: tuple[tuple[str, int], ...] = (),
 ) -> Blueprint:  # fmt: skip
-    """Lay out one launch of the kernel ``name``, whose filter its own packer lays out, and a pool's."""
+    """Return the launch of kernel ``name``, with its own packer of the filter, and the launch of a pool."""
     main = Launch(
         name, (blocks, 1, 1), (threads, 1, 1), (*operands(combine), *scale_operand(pr)),
         shared_bytes=defines["SHARED_BYTES"],

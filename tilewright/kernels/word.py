@@ -41,7 +41,7 @@ def filter_bytes(pr: Problem) -> int:
 
 
 def in_tiles(tile: int, channels: int) -> str:
-    """Say how pack.cu lays the filter out, with PACK_K and PACK_C words of a tile (``Blueprint.packing``)."""
+    """Describe pack.cu's order of the filter, with PACK_K and PACK_C words a tile (``Blueprint.packing``)."""
     return f"""\
 packed[g][t][c][r * S + s][i] = w[g * K / GROUPS + t * {tile} + i][c][r][s],
 i < {tile}, c < {channels}, 0 past the last k or c of a group.
@@ -54,18 +54,18 @@ PACKED_POINTS = "It is transformed as well (Winograd): leave it to the kernel in
 
 
 def as_words(pr: Problem, aligned: bool = True) -> bool:
-    """Whether memory holds the input's words as they are, and they can be copied without a register."""
+    """Whether the input in memory already consists of words, so that copies can bypass registers."""
     in_words = pr.layout_in == "nhwc" and pr.cg % CHANNELS_OF_I8 == 0 and aligned
     return pr.dtype in ("f64", "f32") or (pr.is_integer and in_words)
 
 
 def read_bytes(pr: Problem) -> float:
-    """Bytes of the input that one word is made of."""
+    """Bytes of the input from which one word is made."""
     return float(DTYPE_BYTES[pr.dtype] * min(word_channels(pr), pr.cg))
 
 
 def issue_slots(pr: Problem, device: Device) -> int:
-    """Issue slots of one multiply-add of words, where an f32 one takes one.
+    """Issue slots of a multiply-add of words, relative to one of f32.
 
     On a CPU an f64 vector has half the lanes instead, and dot4 is some eight instructions. On a GPU dp4a,
     which the CUDA programming guide's table of throughputs leaves out, is taken to be as fast as its integer

@@ -19,15 +19,15 @@ from tilewright.runtime.base import Built, Resources
 from tilewright.runtime.cache_folder import folder, forgets
 
 SCHEMA = 1
-POCL = "pocl"  # the folder of its own, below ours
-GUESSES = "guesses"  # likewise, of what the model chose: see dispatch/guesses.py
+POCL = "pocl"  # PoCL's folder, below ours
+GUESSES = "guesses"  # likewise, the folder of the model's choices: see dispatch/guesses.py
 _MAX_BYTES = 64 << 20
 _LIMIT_MIB = 1024  # of compiled kernels, unless TILEWRIGHT_CACHE_MIB says otherwise
-_TRIMS = "00"  # what a key ends in, a hash: one kernel in 256 trims, so that few writes look at every file
+_TRIMS = "00"  # end of a key (a hash) whose write trims: one in 256, so that few writes look at every file
 
 
 def kernels() -> list[Path]:
-    """Return the compiled kernels below our folder."""
+    """Return the files of compiled kernels in our folder."""
     return list(folder().joinpath("kernels").glob("*.bin"))
 
 
@@ -40,7 +40,7 @@ def _aside() -> list[Path]:
 
 
 def of_pocl() -> list[Path]:
-    """Return what PoCL keeps below our folder: files, then the folders they are in. No link is followed."""
+    """Return PoCL's files below our folder, then the folders they are in. No link is followed."""
     top = folder() / POCL
     if top.is_symlink():
         return []
@@ -48,7 +48,7 @@ def of_pocl() -> list[Path]:
 
 
 def nbytes(paths: list[Path]) -> int:
-    """Return the bytes of the files among paths; what another process has removed meanwhile has none."""
+    """Return the bytes of the files among paths; those that another process removed meanwhile count as 0."""
     total = 0
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
@@ -57,10 +57,10 @@ def nbytes(paths: list[Path]) -> int:
 
 
 def clear() -> int:
-    """Remove every compiled kernel, what PoCL keeps of it, and guesses; return the number of kernels.
+    """Remove all compiled kernels, PoCL's files, and guesses; return the number of kernels.
 
-    What killed writers left goes, too.
-    A process that runs meanwhile goes on: what it has loaded stays, what it has not is compiled again.
+    Files that killed writers left are removed, too. Other processes can go on: kernels that they have loaded
+    stay, others are compiled again.
 
     Raises:
         StoreError: a file cannot be removed.
@@ -69,7 +69,7 @@ def clear() -> int:
     for path in (*found, *_guesses(), *_aside(), *of_pocl()):
         try:
             if path.is_dir() and not path.is_symlink():
-                with contextlib.suppress(OSError):  # there is something new in it
+                with contextlib.suppress(OSError):  # a folder with something new in it
                     path.rmdir()
             else:
                 path.unlink(missing_ok=True)
@@ -79,9 +79,9 @@ def clear() -> int:
 
 
 def limit_bytes() -> int:
-    """Return the bytes that compiled kernels may take, what PoCL keeps of them included.
+    """Return the most bytes of compiled kernels, including PoCL's files.
 
-    They are ``$TILEWRIGHT_CACHE_MIB`` MiB if it is set, else 1024 MiB.
+    It is ``$TILEWRIGHT_CACHE_MIB`` MiB if that is set, else 1024 MiB.
     """
     given = os.environ.get("TILEWRIGHT_CACHE_MIB", "")
     if given and not re.fullmatch("[0-9]{1,9}", given):
@@ -91,9 +91,9 @@ def limit_bytes() -> int:
 
 
 def trim() -> None:
-    """Remove what killed writers left, and what was used longest ago, to be within ``limit_bytes``.
+    """Remove files that killed writers left, then the least recently used, to stay within ``limit_bytes``.
 
-    Other processes may read, write and trim meanwhile: what vanishes under a reader is compiled again.
+    Other processes may read, write and trim meanwhile: what a reader finds missing is compiled again.
     """
     for path in _aside():
         with contextlib.suppress(OSError):
@@ -112,7 +112,7 @@ def trim() -> None:
 
 
 def _entries() -> list[tuple[float, int, Path]]:
-    """Return when each file of ours, and each program of PoCL's, was used, its bytes and its path."""
+    """Return for each of our files, and each of PoCL's programs: when it was used, its bytes and its path."""
     theirs = folder() / POCL
     found: dict[Path, tuple[float, int]] = {}
     for file in (*kernels(), *_guesses(), *of_pocl()):
@@ -120,7 +120,7 @@ def _entries() -> list[tuple[float, int, Path]]:
             info = file.lstat()
             if stat.S_ISDIR(info.st_mode):
                 continue
-            path = file  # or the folder of a program, two below PoCL's, in which each use touches a file
+            path = file  # or a program's folder, two below PoCL's, in which each use touches a file
             if file.is_relative_to(theirs):
                 path = theirs.joinpath(*file.relative_to(theirs).parts[:2])
             last, size = found.get(path, (0.0, 0))
@@ -135,7 +135,7 @@ def key_of(source: str, options: tuple[str, ...], compiler: str, arch: str) -> s
 
 
 def compiled(key: str, build: Callable[[], Built]) -> Built:
-    """Return the binary of a key from the cache, else build it and keep it."""
+    """Return the binary of a key from the cache; if there is none, build it and keep it."""
     found = read(key)
     if found is None:
         found = build()
@@ -151,7 +151,7 @@ def read(key: str) -> Built | None:
         with os.fdopen(os.open(path, flags), "rb") as file:
             data = file.read(_MAX_BYTES + 1)
         with contextlib.suppress(OSError):  # a folder that takes no files, or another process was quicker
-            os.utime(path)  # trimming asks when it was last used
+            os.utime(path)  # the time of last use, for trimming
     except (FileNotFoundError, StoreError):
         return None
     except OSError as error:
@@ -166,7 +166,7 @@ def read(key: str) -> Built | None:
 
 
 def write(built: Built) -> None:
-    """Keep a binary: written aside, then renamed, so that no one ever reads half of it."""
+    """Keep a binary: written to a temporary file and renamed, so that nobody reads half of it."""
     head = {"key": built.key, "digest": hashlib.sha256(built.binary).hexdigest()}
     resources = {name: asdict(r) for name, r in built.resources.items()}
     line = json.dumps({**head, "schema": SCHEMA, "resources": resources}).encode()

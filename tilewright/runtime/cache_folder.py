@@ -1,4 +1,4 @@
-"""The folder that is the user's cache: where it is, whether it is his alone, and what is done without one."""
+"""The user's cache folder: where it is, whether only the user can write to it, what replaces it if not."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pathlib import Path
 from tilewright.errors import StoreError, warn_once
 
 _FIX = "set TILEWRIGHT_CACHE to a folder of your own"
-LEAST_FREE = 4 << 20  # bytes: drivers keep kernels there too, and say little where they cannot, or abort
+LEAST_FREE = 4 << 20  # bytes: drivers keep kernels there too, and fail without a reason, or abort, with less
 
 
 def folder() -> Path:
     """Return tilewright's cache folder, made with mode 0700 if need be.
 
-    It is ``$TILEWRIGHT_CACHE`` if set, else the place the operating system gives for caches.
+    It is ``$TILEWRIGHT_CACHE`` if set, else the operating system's usual place for caches.
 
     Raises:
         StoreError: it is a symlink, belongs to someone else, others can write to it, or it cannot
-            be made; or it is below the home of a user who has none.
+            be made; or it would be in the home folder of a user who has none.
     """
     given = os.environ.get("TILEWRIGHT_CACHE")
     try:
@@ -36,14 +36,14 @@ def folder() -> Path:
 
 
 def _usual() -> str:
-    """Return the operating system's place for caches; a RuntimeError says that there is no home folder."""
+    """Return the operating system's place for caches; raises RuntimeError if there is no home folder."""
     import platformdirs
 
     return platformdirs.user_cache_dir("tilewright", appauthor=False)
 
 
 def writable_folder() -> Path:
-    """Return the cache folder; where nothing can be written to it, with a warning, ``scratch``."""
+    """Return the cache folder; if it cannot be written to, warn and return ``scratch``."""
     try:
         path = folder()
         if os.access(path, os.W_OK):
@@ -59,10 +59,10 @@ def writable_folder() -> Path:
 
 @lru_cache(maxsize=1)
 def scratch() -> Path:
-    """Return a folder of this process, removed at its end; a forked child uses it and leaves it there.
+    """Return a temporary folder of this process, removed at its end; a forked child shares it and keeps it.
 
     Raises:
-        StoreError: there is no room for temporary files either.
+        StoreError: no temporary folder can be made either.
     """
     try:
         path = Path(tempfile.mkdtemp(prefix="tilewright-"))
@@ -73,13 +73,13 @@ def scratch() -> Path:
 
 
 def _remove(path: Path, owner: int) -> None:
-    """Remove the scratch folder at the end of the process that made it, not of one forked from that."""
+    """Remove the scratch folder at the end of the process that made it, but not of its forked children."""
     if os.getpid() == owner:
         shutil.rmtree(path, ignore_errors=True)
 
 
 def is_there(path: Path) -> bool:
-    """Whether a path is our cache folder or ``scratch``, which is made again if somebody removed it.
+    """Whether a path is our cache folder or ``scratch``; it is made again if somebody removed it.
 
     Raises:
         StoreError: it cannot be made, or is not ours alone.
@@ -91,14 +91,14 @@ def is_there(path: Path) -> bool:
 
 
 def no_room() -> str:
-    """Say, behind an error, that the disk of the cache folder is full; empty where it is not."""
+    """Return text to append to an error if the disk of the cache folder is full; else an empty string."""
     with contextlib.suppress(StoreError):
         return full(folder())
     return ""
 
 
 def full(path: Path) -> str:
-    """Say, behind an error, that the disk of a folder for compiled kernels is full; empty where it is not."""
+    """Return text to append to an error if the disk of a kernel folder is full; else an empty string."""
     with contextlib.suppress(OSError):
         if shutil.disk_usage(path).free < LEAST_FREE:
             return f"; the disk of the cache folder {path} is full; {_FIX} on another disk"
@@ -106,15 +106,15 @@ def full(path: Path) -> str:
 
 
 def forgets(why: object) -> None:
-    """Warn that nothing can be kept in the cache folder: once, whatever comes up first."""
+    """Warn that nothing can be kept in the cache folder: only once, with the first reason."""
     warn_once(f"nothing new is remembered: {why}", "nothing new is remembered")
 
 
 def secure_folder(path: Path, what: str = "cache folder", fix: str = _FIX) -> Path:
-    """Make a folder with mode 0700, or check that nobody else can put files there; ``fix``: the way out.
+    """Make a folder with mode 0700, or check that nobody else can put files there.
 
     Raises:
-        StoreError: it is no folder, a link, not ours, or open to others.
+        StoreError: it is no folder, a link, not ours, or open to others; ``fix`` is the advice given.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

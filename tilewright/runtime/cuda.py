@@ -46,9 +46,9 @@ def device_count() -> int:
 
 
 class CudaRuntime:
-    """One CUDA device. Launches go to the legacy default stream unless told otherwise.
+    """One CUDA device. Launches go to the legacy default stream unless another is given.
 
-    Whatever touches the device may be called on any thread, with any context current.
+    All methods may be called on any thread, with any context current.
     """
 
     unified = False
@@ -76,7 +76,7 @@ class CudaRuntime:
 
     @in_context
     def _queues(self) -> tuple[Any, CudaClock]:
-        """Make a stream to set memory to 0 on, and a clock with one to record graphs on."""
+        """Make a stream for setting memory to 0, and a clock with a stream for recording graphs."""
         side = self._gpu.create_stream()
         return self._gpu.create_stream(), CudaClock(self, self._launching_on, self._driver, side)
 
@@ -87,12 +87,12 @@ class CudaRuntime:
 
     @property
     def stream(self) -> int:
-        """Handle of the current stream; another one while ``warm`` records a graph."""
+        """Handle of the default stream for launches; another one while ``warm`` records a graph."""
         return self._stream
 
     @contextmanager
     def _launching_on(self, stream: int) -> Iterator[None]:
-        """Have what names no stream go to this one meanwhile."""
+        """Within a ``with``, use this stream for launches that name none."""
         before, self._stream = self._stream, stream
         try:
             yield
@@ -105,7 +105,7 @@ class CudaRuntime:
 
     @in_context
     def load(self, built: Built) -> Loaded:
-        """Load a cubin and allow its kernels all the shared memory that a Launch may ask for."""
+        """Load a cubin and allow its kernels all the shared memory that a Launch may request."""
         try:
             with beside_captures(self._driver):
                 module = self._core.ObjectCode.from_cubin(built.binary)
@@ -115,7 +115,7 @@ class CudaRuntime:
 
     @in_context
     def alloc(self, nbytes: int) -> Memory:
-        """Allocate; freed when the Memory goes."""
+        """Allocate; freed when nothing refers to the Memory any more."""
         with beside_captures(self._driver):
             result = self._driver.cuMemAlloc(max(nbytes, 4))
         if result[0] == self._driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
@@ -127,7 +127,7 @@ class CudaRuntime:
         return Memory(max(nbytes, 4), address, address, Owned(self._driver, self.context, address))
 
     def wrap(self, array: Array) -> Memory:
-        """Use a tensor or a CuPy array in place: no copy, no waiting."""
+        """Use a tensor or a CuPy array in place, without a copy or waiting."""
         address = int(array.data_ptr() if hasattr(array, "data_ptr") else array.data.ptr)
         return Memory(int(array.nbytes), address, address, array)
 
@@ -152,14 +152,14 @@ class CudaRuntime:
 
     @in_context
     def fill(self, memory: Memory, byte: int) -> None:
-        """Set every byte, in order with launches."""
+        """Set every byte, ordered with launches."""
         self._fill(memory, byte, self._stream)
 
     @in_context
     def zero(self, memory: Memory) -> None:
-        """Set new memory to 0 on a stream of its own, and wait for that alone.
+        """Set new memory to 0 on a separate stream, and wait for only that.
 
-        The context is not waited for, nor the legacy stream used: neither may be while any stream records.
+        It neither waits for the context nor uses the legacy stream: neither may be while a stream records.
         """
         quiet = int(self._quiet.handle)
         with beside_captures(self._driver):
@@ -204,7 +204,7 @@ class CudaRuntime:
             raise RunError(f"{self.device.name}: {launch.kernel}: {error}") from error
 
     def _prepare(self, loaded: Loaded, launch: Launch) -> Any:
-        """Make once what a launch needs: a kernel and its configuration; with an image, a MappedKernel."""
+        """Make what all runs of a launch share: kernel and configuration; with an image, a MappedKernel."""
         kernel = loaded.kernels[launch.kernel]
         if launch.shared_bytes > _STATIC_SHARED:
             name = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -219,7 +219,7 @@ class CudaRuntime:
         return prepared
 
     def _configured(self, launch: Launch, chained: bool) -> Any:
-        """Return cuda.core's configuration of a launch: its grids count clusters where there are any."""
+        """Return cuda.core's configuration of a launch; its grid counts clusters if there are any."""
         grid, extra = launch.grid, dict[str, Any]()
         if launch.cluster > 1:
             grid = (launch.grid[0] // launch.cluster, *launch.grid[1:])
@@ -235,13 +235,13 @@ class CudaRuntime:
 
     @in_context
     def is_recording(self, stream: int | None) -> bool:
-        """Whether what goes to a stream is recorded in a graph."""
+        """Whether a stream is being recorded into a graph."""
         status = check(self._driver.cuStreamIsCapturing(self._stream if stream is None else stream))
         return bool(status != self._driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
 
     @in_context
     def finish(self, stream: int) -> None:
-        """Wait for what was enqueued on a stream; another may be recording."""
+        """Wait for what was enqueued on a stream, while others may be recording."""
         with beside_captures(self._driver):
             check(self._driver.cuStreamSynchronize(stream))
 
@@ -257,15 +257,15 @@ class CudaRuntime:
 
     @in_context
     def warm(self, run: Run, count: int = 20) -> float:
-        """Return the time of a run in us, in a graph of ``count`` runs.
+        """Return the time per run in us, in a graph of ``count`` runs.
 
-        ``run`` must launch on ``stream`` as it is at that moment; if it does not (or cannot be
-        recorded), the runs are timed in a plain row instead.
+        ``run`` must launch on what ``stream`` returns at that moment; if it does not, or cannot be recorded,
+        the runs are timed in a loop instead.
         """
         return self._clock.warm(run, count)
 
     def versions(self) -> dict[str, str]:
-        """Return driver, compiler, cuda.core, and the clocks that nvidia-smi shows now."""
+        """Return the versions of driver, compiler and cuda.core, and the current clocks from nvidia-smi."""
         version = int(check(self._driver.cuDriverGetVersion()))
         found = {
             "device": self.device.name,

@@ -1,4 +1,4 @@
-"""How long runs take on a GPU: between two events behind a flush of its caches, and in a recorded graph."""
+"""Timing of runs on a GPU: between two events after a flush of its caches, and in a recorded graph."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tilewright.runtime.flusher import Flusher
 LaunchingOn = Callable[[int], AbstractContextManager[None]]
 
 LEAST_FLUSH_BYTES = 64 << 20
-READS = 3  # with the code 0.3 ms on an H100: longer than the host takes to enqueue a contestant (cuDNN: 0.13)
-TRIES = 3  # at timing a run in time: beside compilers that keep all cores busy a host is late in one of 20
-GRAPH_LAUNCHES = 5  # of a graph, whose median counts
+READS = 3  # with the code 0.3 ms on an H100: longer than a host takes to enqueue a rival's run (cuDNN: 0.13)
+TRIES = 3  # to enqueue a run in time: if compilers keep all cores busy, a host is late in one of 20
+GRAPH_LAUNCHES = 5  # of a graph, of which the median is taken
 
 
 class CudaClock:
@@ -26,9 +26,9 @@ class CudaClock:
 
         Args:
             runtime: whose runs are timed.
-            launching_on: has the runtime launch on another stream meanwhile.
+            launching_on: makes the runtime launch on another stream within a ``with``.
             driver: the driver's bindings.
-            side: a stream of its own, to record graphs on.
+            side: a separate stream, for recording graphs.
         """
         self._runtime, self._launching_on, self._driver, self._side = runtime, launching_on, driver, side
         self._events = [check(driver.cuEventCreate(0)) for _ in range(2)]
@@ -38,8 +38,8 @@ class CudaClock:
     def timed(self, run: Run, flush: bool) -> float:
         """Return the time between events around one run, in us, after a flush of data and code.
 
-        Where the flush was over before all was enqueued, the device may have waited for the host: then once
-        more; of a host that is late every time the last counts.
+        If the flush ended before all was enqueued, the device may have waited for the host: then the run is
+        timed again. If the host is late every time, the last time counts.
         """
         driver, stream, (start, end) = self._driver, self._runtime.stream, self._events
         for tries in reversed(range(TRIES)):
@@ -55,7 +55,7 @@ class CudaClock:
         return float(check(driver.cuEventElapsedTime(start, end))) * 1e3
 
     def warm(self, run: Run, count: int) -> float:
-        """Return the time of a run in us, in a graph of ``count`` runs; where none can be made, in a row."""
+        """Return the time per run in us, in a graph of ``count`` runs, or in a loop if none can be made."""
         graph = self._record(run, count)
         if graph is None:
             run()
@@ -74,9 +74,9 @@ class CudaClock:
             check(driver.cuGraphExecDestroy(graph))
 
     def _record(self, run: Run, count: int) -> Any:
-        """Record runs into an executable graph; None if nothing came of it."""
+        """Record runs into an executable graph; None if that fails."""
         driver, runtime = self._driver, self._runtime
-        run()  # what is made at the first run must not be recorded
+        run()  # one-time setup of a first run must not be recorded
         runtime.synchronize()
         side = int(self._side.handle)
         check(driver.cuStreamBeginCapture(side, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
@@ -84,7 +84,7 @@ class CudaClock:
         try:
             with self._launching_on(side):
                 _repeat(run, count)
-        except Exception:  # whatever a peer does that cannot be recorded: it is timed in a row instead
+        except Exception:  # a rival's run that cannot be recorded is timed in a loop instead
             failed = True
         finally:
             status, graph = driver.cuStreamEndCapture(side)

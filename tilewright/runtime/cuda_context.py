@@ -1,4 +1,4 @@
-"""A device's context, current while it is needed: on any thread, and with several GPUs in use."""
+"""A device's context, made current while it is needed: on any thread, with several GPUs in use."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ class Context:
 
 
 class HasContext(Protocol):
-    """What ``in_context`` asks of an object."""
+    """What ``in_context`` requires of an object."""
 
     @property
     def context(self) -> Context:
-        """Context of its device."""
+        """The context of its device."""
 
 
 Owner = TypeVar("Owner", bound=HasContext)
 
 
 def in_context(method: Callable[Concatenate[Owner, P], T]) -> Callable[Concatenate[Owner, P], T]:
-    """Run a method with its device's context current, whatever the thread or the caller's context."""
+    """Run a method with its device's context current, on any thread and with any caller's context."""
 
     @wraps(method)
     def inside(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -80,9 +80,9 @@ def in_context(method: Callable[Concatenate[Owner, P], T]) -> Callable[Concatena
 
 @contextmanager
 def beside_captures(driver: Any) -> Iterator[None]:
-    """Let this thread allocate and free while another one records a CUDA graph.
+    """Let this thread allocate and free while another thread records a CUDA graph.
 
-    Else either ends the recording with an error, unless that was begun in a mode that allows it.
+    Otherwise both end the recording with an error, unless it was begun in a mode that allows them.
     """
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     _, before = driver.cuThreadExchangeStreamCaptureMode(mode)
@@ -93,7 +93,7 @@ def beside_captures(driver: Any) -> Iterator[None]:
 
 
 class Owned:
-    """Frees device memory when nothing refers to it any more, on whatever thread that is."""
+    """Frees device memory when nothing refers to it any more, on any thread."""
 
     def __init__(self, driver: Any, context: Context, address: int) -> None:
         self._driver, self.context, self._address = driver, context, address

@@ -1,4 +1,4 @@
-"""What the CUDA driver and nvidia-smi say of a device."""
+"""Facts of a device from the CUDA driver and nvidia-smi."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.errors import RunError
 
 
 def check(result: Any) -> Any:
-    """Return what a driver call gave; raise RunError with the driver's name of an error."""
+    """Return the result of a driver call; raise RunError with the driver's name of an error."""
     status, *values = result
     if int(status):
         raise RunError(f"CUDA: {getattr(status, 'name', status)}")
@@ -20,7 +20,7 @@ def check(result: Any) -> Any:
 
 
 def facts(driver: Any, gpu: Any, index: int) -> Device:
-    """Read what the driver says of a device."""
+    """Return the driver's facts of a device."""
     handle = check(driver.cuDeviceGet(index))
 
     def get(name: str) -> int:
@@ -28,7 +28,7 @@ def facts(driver: Any, gpu: Any, index: int) -> Device:
         return int(check(driver.cuDeviceGetAttribute(attribute, handle)))
 
     number = 10 * get("COMPUTE_CAPABILITY_MAJOR") + get("COMPUTE_CAPABILITY_MINOR")
-    # A clock of 0 where the driver does not tell it; the model divides by it.
+    # The clock is 0 if the driver does not know it; the model divides by it.
     units, ghz = get("MULTIPROCESSOR_COUNT"), get("CLOCK_RATE") / 1e6 or 1.5
     read = 2 * get("MEMORY_CLOCK_RATE") * 1e3 * get("GLOBAL_MEMORY_BUS_WIDTH") / 8 / 1e9
     return Device(
@@ -47,14 +47,14 @@ def facts(driver: Any, gpu: Any, index: int) -> Device:
 
 
 def _driver_version(driver: Any) -> str:
-    """Return the installed driver's version, as nvidia-smi shows it where that exists."""
+    """Return the installed driver's version, as nvidia-smi shows it if there is one."""
     smi = _query("driver_version", 0)
     version = int(check(driver.cuDriverGetVersion()))
     return smi[0] if smi else f"CUDA {version // 1000}.{version % 1000 // 10}"
 
 
 def clocks(gpu: Any) -> dict[str, str]:
-    """Return clocks and power, if nvidia-smi is there."""
+    """Return clocks and power, if there is an nvidia-smi."""
     names = "clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem,power.draw,power.limit"
     values = _query(names, gpu.pci_bus_id)
     return dict(zip(names.replace(".", "_").split(","), values, strict=False))

@@ -1,4 +1,4 @@
-"""Empties the caches of a device: of data by reading a clean buffer, of code by running much of it.
+"""Flushes a device's caches: of data by reading a clean buffer, of instructions by running much code.
 
 See ``kernels/untuned/flush.cu`` and ``code.cu``.
 """
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Flusher:
-    """Reads ``nbytes`` on demand, ``reads`` times; then runs ``code``, if that is to be gone, too.
+    """Reads ``nbytes`` bytes ``reads`` times; then, with ``code``, flushes the instruction caches.
 
-    Buffers and kernels are made at the first use.
+    Buffers and kernels are made on first use.
     """
 
     def __init__(self, runtime: Runtime, nbytes: int, reads: int = 1, code: bool = False) -> None:
@@ -28,7 +28,7 @@ class Flusher:
         self._steps: list[tuple[Loaded, Launch, list[Memory]]] = []
 
     def enqueue(self) -> None:
-        """Enqueue the reads, and the code, on the runtime's stream."""
+        """Enqueue the reads and the code on the runtime's stream."""
         self._steps = self._steps or self._make()
         for step in self._steps:
             self._runtime.launch(*step)

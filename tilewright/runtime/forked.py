@@ -1,4 +1,4 @@
-"""A forked child has none of a driver's threads and contexts: what it asked of a device would never end."""
+"""Refuses devices in a forked child, which lacks the driver's threads and contexts: calls would hang."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, NoReturn
 
 from tilewright.errors import DeviceError
 
-_opened_in: int | None = None  # the process that opened a device of a driver
+_opened_in: int | None = None  # the process that opened a device with a driver
 
 
 def opened() -> None:
-    """Remember that this process has opened a device."""
+    """Record that this process has opened a device."""
     global _opened_in
     _opened_in = os.getpid()
 
 
 def refuse() -> None:
-    """Refuse to go on in a child of the process that opened a device.
+    """Refuse to continue in a forked child of the process that opened a device.
 
     Raises:
-        DeviceError: names the start method that does.
+        DeviceError: names the start method that works.
     """
     if _opened_in is not None and _opened_in != os.getpid():
         raise DeviceError(
@@ -30,9 +30,9 @@ def refuse() -> None:
 
 
 class Refused:
-    """What an object of a device is that a forked child unpickles: who uses it is refused.
+    """Stands for a device's object that a forked child has unpickled: using it is refused.
 
-    To unpickle it is no error: a worker of a pool would end by it, and another one begin, for ever.
+    Unpickling itself is no error: it would end a pool's worker, and the pool would start another, for ever.
     """
 
     def __init__(self, error: DeviceError) -> None:

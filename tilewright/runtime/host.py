@@ -1,4 +1,4 @@
-"""The NumPy runtime: slow, always there. It runs the reference family and its helpers only."""
+"""The NumPy runtime: slow but always available. It runs only the reference family and its helpers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTE = f"slow: NumPy only; {how_to_get('opencl')}, or '.[cuda]' for a GPU"
 
 
 class NumpyRuntime:
-    """The last fallback: a Blueprint of reference.cu, done by NumPy in f64. ``note`` says it is slow."""
+    """The last fallback: computes a Blueprint of reference.cu with NumPy in f64. ``note`` says it is slow."""
 
     array_bytes = ANY_BYTES
     note = NOTE
@@ -53,10 +53,10 @@ class NumpyRuntime:
         return 0
 
     def compile(self, blueprint: Blueprint, spills: bool = False) -> Built:
-        """Take a Blueprint of the reference kernels.
+        """Accept a Blueprint of the reference kernels.
 
         Raises:
-            CompileError: for any other kernel.
+            CompileError: it has any other kernel.
         """
         if blueprint.source != "reference.cu":
             raise CompileError(f"{blueprint.source}: NumPy runs the reference family only; {NOTE}")
@@ -65,7 +65,7 @@ class NumpyRuntime:
         return Built(key, blueprint.problem.encode(), resources, 0.0)
 
     def load(self, built: Built) -> Loaded:
-        """Take the problem that is to be computed."""
+        """Keep the problem to compute."""
         problem = Problem.parse(built.binary.decode())
         return Loaded(problem, dict.fromkeys(built.resources, problem))
 
@@ -106,14 +106,14 @@ class NumpyRuntime:
     def launch(
         self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
     ) -> None:
-        """Compute at once."""
+        """Compute immediately."""
         if launch.kernel == ZERO:
             self.fill(memories[0], 0)
             return
         _compute(loaded.kernels[launch.kernel], launch.kernel, memories)
 
     def is_recording(self, stream: int | None) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     def finish(self, stream: int) -> None:
@@ -127,7 +127,7 @@ class NumpyRuntime:
         return self.warm(run, 1)
 
     def warm(self, run: Callable[[], None], count: int = 20) -> float:
-        """Return the time of one of ``count`` runs in a row, in us."""
+        """Return the time per run of ``count`` runs in succession, in us."""
         start = time.perf_counter_ns()
         for _ in range(count):
             run()
@@ -140,7 +140,7 @@ class NumpyRuntime:
 
 
 def _compute(problem: Problem, kernel: str, memories: Sequence[Memory]) -> None:
-    """Do what a kernel of reference.cu does; what it writes comes last, but for the scale."""
+    """Do what a kernel of reference.cu does; its outputs are the last memories, except for the scale."""
     pr, dtype, added = problem, numpy_dtype(problem.stored), numpy_dtype(problem.dtype_added)
     if kernel.startswith("pool"):
         sums, sizes = (_typed(memories[i], np.float64, pr.z_shape) for i in (0, int("64" in kernel)))

@@ -1,4 +1,4 @@
-"""NVRTC: kernels to machine code for any architecture, on machines with or without a GPU."""
+"""NVRTC: compiles kernels to machine code for any architecture, with or without a GPU."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def import_core() -> Any:
 
 @lru_cache(maxsize=1)
 def compiler() -> str:
-    """Return the compiler's name and version: ``nvrtc 13.0.88``, or ``nvrtc 13.0`` where no more is known.
+    """Return the compiler's name and version: ``nvrtc 13.0.88``, or ``nvrtc 13.0`` if no more is known.
 
     Raises:
         DeviceError: NVRTC is not installed.
@@ -66,7 +66,7 @@ def compiler() -> str:
 
 
 def _in_full(major: int, minor: int) -> str:
-    """Return a version of NVRTC with that of its patch, which is known of one that pip has installed."""
+    """Return NVRTC's version with its patch level, which is known if pip installed it."""
     from importlib import metadata
 
     for name in ("nvidia-cuda-nvrtc", f"nvidia-cuda-nvrtc-cu{major}"):
@@ -81,8 +81,8 @@ def compile_cuda(blueprint: Blueprint, arch: str, spills: bool = False) -> Built
     """Compile a blueprint for an architecture such as sm_90, through the cache. Needs no GPU.
 
     Raises:
-        CompileError: refused, or a kernel keeps registers or arrays in local memory, unless it may
-            (``spills``): it is right then, and slow.
+        CompileError: refused, or a kernel keeps registers or arrays in local memory without ``spills``
+            (such a kernel is correct, but slow).
         DeviceError: no NVRTC.
     """
     if not capability(arch):
@@ -124,7 +124,7 @@ def _build(key: str, source: str, arch: str, max_registers: int) -> Built:
 
 
 def read_log(log: str) -> dict[str, Resources]:
-    """Read registers, local and shared memory of every kernel from the assembler's log."""
+    """Parse registers, local and shared memory of every kernel from the assembler's log."""
     parts = _FUNCTION.split(log)
     return {name: _resources(text) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 

@@ -42,7 +42,7 @@ class OpenclRuntime:
     _named: tuple[str, ...] = ()  # options by which PoCL's own cache tells what else its compiler was told
 
     def __init__(self, index: int = 0, cpu: bool = False) -> None:
-        """Open the device of an index, or the first CPU."""
+        """Open the device ``index``, or with ``cpu`` the first CPU."""
         self.cl = import_opencl()
         found = [d for d in devices() if not cpu or d.type & self.cl.device_type.CPU]
         if index >= len(found):
@@ -79,7 +79,7 @@ class OpenclRuntime:
 
     @property
     def stream(self) -> int:
-        """OpenCL has a queue of its own only."""
+        """Always 0: there is only the runtime's own queue."""
         return 0
 
     @property
@@ -113,7 +113,7 @@ class OpenclRuntime:
         return program
 
     def _built(self, source: str, options: tuple[str, ...]) -> Any:
-        """Build; what lacks its kernels comes of a damaged file in PoCL's cache: once more without that."""
+        """Build; if the program lacks its kernels, a file in PoCL's cache is damaged: drop it and retry."""
         for _ in range(2):
             if self._pocl:
                 opencl_cache.ready()
@@ -126,7 +126,7 @@ class OpenclRuntime:
 
     @in_our_words
     def load(self, built: Built) -> Loaded:
-        """Build for the device, unless ``compile`` just did; quick where the driver has it in its cache."""
+        """Build for the device, unless ``compile`` just did; quick if it is in the driver's cache."""
         program = self._program(built.binary.decode(), self._options)
         self._see_linked()
         kernels = {kernel.function_name: kernel for kernel in program.all_kernels()}
@@ -135,10 +135,10 @@ class OpenclRuntime:
         return Loaded(program, kernels)
 
     def _see_linked(self) -> None:
-        """See to it that PoCL has linked what was built since, or can; others than that may still be used.
+        """Make sure that PoCL has linked or can link what was built since the last call.
 
         Raises:
-            RunError: it cannot.
+            RunError: it cannot; other programs can still be used.
         """
         if self._links or opencl_cache.unlinked(self._since_ns).items() <= self._refused.items():
             return
@@ -151,7 +151,7 @@ class OpenclRuntime:
         self._links = True
 
     def alloc(self, nbytes: int) -> Memory:
-        """Allocate; on a CPU the bytes are a NumPy array's, 128-byte aligned."""
+        """Allocate; on a CPU in a NumPy array with 128-byte alignment."""
         nbytes = max(nbytes, 4)
         try:
             if self.unified:
@@ -164,7 +164,7 @@ class OpenclRuntime:
         return Memory(nbytes, 0, buffer)
 
     def _host(self, array: Array) -> Memory:
-        """Use a contiguous array in place; ``look`` has just asked for an address in the same way."""
+        """Use a contiguous array in place; ``look`` has just taken an address in the same way."""
         buffer = self.cl.Buffer(self._context, self._in_place, hostbuf=_writable(array))
         return Memory(array.nbytes, array.__array_interface__["data"][0], buffer, array)
 
@@ -208,7 +208,7 @@ class OpenclRuntime:
 
     @in_our_words
     def fill(self, memory: Memory, byte: int) -> None:
-        """Set every byte, in order with launches."""
+        """Set every byte, ordered with launches."""
         if not memory.nbytes:
             return
         pattern = np.full(1, byte, np.uint8)
@@ -246,14 +246,14 @@ class OpenclRuntime:
             raise in_words(self, launch.kernel, error) from error
 
     def is_recording(self, stream: int | None) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     def finish(self, stream: int) -> None:
-        """There are no streams of callers."""
+        """Do nothing: callers have no streams."""
 
     def synchronize(self) -> None:
-        """Wait for all that was enqueued; what another thread enqueues meanwhile stays pending."""
+        """Wait for all that was enqueued; what another thread enqueues meanwhile remains pending."""
         with self._lock:
             done, self._events = self._pending.all(), []
         try:
@@ -267,10 +267,10 @@ class OpenclRuntime:
     def timed(self, run: Callable[[], None], flush: bool = True) -> float:
         """Return the time of one run in us.
 
-        What is enqueued here is timed by device events, from the start of its first launch to the end of
-        its last one. It waits behind the flush, which keeps the cores awake: the launch is not counted, as
-        on a GPU. A ``Blocking`` run of another library is timed by the wall clock, after the flush, from the
-        call to the return; where the library lets us, its threads were woken just before.
+        Launches enqueued here are timed by device events, from the start of the first to the end of the last.
+        They wait for the flush, which keeps the cores awake, so launch overhead is not counted, as on a GPU.
+        A ``Blocking`` run of another library is timed by the wall clock, after the flush, from call to
+        return; if the library allows it, its threads are woken just before.
         """
         if flush:
             self._flusher.enqueue()
@@ -288,7 +288,7 @@ class OpenclRuntime:
         return float(events[-1].profile.end - events[0].profile.start) / 1e3
 
     def warm(self, run: Callable[[], None], count: int = 20) -> float:
-        """Return the time of one of ``count`` runs in a row, in us."""
+        """Return the time per run of ``count`` runs in succession, in us."""
         self.synchronize()
         start = time.perf_counter_ns()
         for _ in range(count):
@@ -297,7 +297,7 @@ class OpenclRuntime:
         return (time.perf_counter_ns() - start) / 1e3 / count
 
     def versions(self) -> dict[str, str]:
-        """Return the platform, the driver and pyopencl."""
+        """Return the versions of the platform, the driver and pyopencl."""
         return {
             "device": self.device.name,
             "platform": self._device.platform.version,
@@ -309,14 +309,14 @@ class OpenclRuntime:
 
 
 def _bytes_of(array: Array) -> Array:
-    """Return the bytes of a contiguous array in place."""
+    """Return the bytes of a contiguous array, without a copy."""
     return array.reshape(-1).view(np.uint8)
 
 
 def _writable(array: Array) -> Any:
-    """Return an array as pyopencl takes it, writable even where it is not.
+    """Return an array as pyopencl requires it: writable, even if it is read-only.
 
-    Nobody writes through it: a read-only array can only be an input, and kernels only read those.
+    Nothing writes to it: a read-only array can only be an input, which kernels only read.
     """
     if array.flags.writeable:
         return array

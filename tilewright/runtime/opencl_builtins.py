@@ -1,7 +1,7 @@
 """The functions of OpenCL C that kernels call, as clang's opencl-c.h declares them; vector loads are our own.
 
-That header has 18,000 lines, which PoCL reads anew for each program: 0.3 s of a core, several times what most
-kernels take. A program that calls something else, or another PoCL that needs the header, is built with it.
+That header has 18,000 lines, which PoCL parses again for each program: 0.3 s of a core, several times as long
+as most kernels take. A program that calls other functions, or for a PoCL that needs it, is built with it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ _FLOATS = ("float", "double")
 
 
 def quick(source: str, options: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return a program and options that build it without the header."""
+    """Return a program and options with which it builds without the header."""
     return _DECLARED + source, (*options, _UNREAD)
 
 
 def _declared() -> list[str]:
-    """Return the declarations; attributes follow the name of the type."""
+    """Return the declarations; attributes come after the type's name."""
     found = [f"size_t CONST get_{name}(uint);" for name in ("group_id", "local_id", "num_groups")]
     found += ["void __attribute__((overloadable, convergent)) barrier(cl_mem_fence_flags);"]
     found += ["void ANY mem_fence(cl_mem_fence_flags);"]

@@ -1,4 +1,4 @@
-"""PoCL's cache of machine code, below ours: a place for it, room in it, and what of it is damaged."""
+"""PoCL's cache of machine code, below ours: makes its folder, checks for disk space and damaged files."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pathlib import Path
 from tilewright.errors import CompileError, StoreError
 from tilewright.runtime import cache, cache_folder
 
-# The folder of a program, as the binary that PoCL makes of it names it near its start.
+# The folder of a program, which PoCL's binary of it names near its start.
 _FOLDER = re.compile(rb"[A-P]{2}/[A-P]{30,60}")
 _HEAD_BYTES = 4096
-_USED = "/last_accessed"  # which PoCL touches at each use of a program
-_MENDED = "mended"  # and which ``mend`` does
-_ELF = struct.Struct("<40xQ10xHH")  # a 64-bit one: where its table of sections is, bytes of each, how many
-_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")  # what LLVM's files begin with
+_USED = "/last_accessed"  # file that PoCL touches at each use of a program
+_MENDED = "mended"  # file that ``mend`` touches
+_ELF = struct.Struct("<40xQ10xHH")  # 64-bit: offset of its section table, bytes of an entry, how many
+_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")  # start of LLVM's files
 
 
 def ready() -> None:
-    """See to it that PoCL can write what it compiles; where it cannot, it ends the process.
+    """Make sure that PoCL can write what it compiles, since otherwise it ends the process.
 
-    Its part of our cache is made again: whoever removed it, PoCL would fail and not say why.
+    Its folder in our cache is made again if somebody removed it: PoCL would fail without saying why.
 
     Raises:
         CompileError: the disk is full.
@@ -39,9 +39,9 @@ def ready() -> None:
 
 
 def mend() -> None:
-    """Remove libraries of PoCL's that are cut short: it would load them, and end the process.
+    """Remove truncated libraries of PoCL, which it would load, and then end the process.
 
-    Looked at are programs that were used since this was last done: what nobody used nobody wrote.
+    Only programs used since the last call are checked: others have not been written since.
     """
     top = Path(os.environ.get("POCL_CACHE_DIR", ""))
     stamp = top / _MENDED
@@ -56,7 +56,7 @@ def mend() -> None:
 
 
 def unlinked(since_ns: int) -> dict[str, int]:
-    """Return the programs used since a time that PoCL has yet to link (at a first run), and when."""
+    """Return the programs used since a time, and when, that PoCL has not linked yet (a first run does)."""
     found = {}
     with suppress(OSError):
         for program in _programs(Path(os.environ.get("POCL_CACHE_DIR", ""))):
@@ -68,14 +68,14 @@ def unlinked(since_ns: int) -> dict[str, int]:
 
 
 def _programs(top: Path) -> Iterator[str]:
-    """The folders of PoCL's programs, two below its own."""
+    """Yield the folders of PoCL's programs, two levels below its own."""
     for group in os.scandir(top):
         if group.is_dir(follow_symlinks=False):
             yield from (one.path for one in os.scandir(group.path))
 
 
 def drop(binary: bytes) -> bool:
-    """Remove a program from PoCL's cache, by its binary; return whether it was there."""
+    """Remove a program, identified by its binary, from PoCL's cache; return whether it was there."""
     found = _FOLDER.search(binary[:_HEAD_BYTES])
     if found is None:
         return False
@@ -87,15 +87,15 @@ def drop(binary: bytes) -> bool:
 
 
 def damaged() -> list[Path]:
-    """Return the files of PoCL's below our folder that are cut short, after a crash or on a full disk.
+    """Return PoCL's files below our folder that are truncated, after a crash or on a full disk.
 
-    PoCL does not check them: a program may miss its kernels, or end the process.
+    PoCL does not check them: a program may lack its kernels, or end the process.
     """
     return [path for path in cache.of_pocl() if _is_short(path)]
 
 
 def _is_short(path: Path) -> bool:
-    """Whether a file is shorter than it says, or empty where it must not be."""
+    """Whether a file is shorter than its header says, or empty though it must not be."""
     if path.suffix not in (".so", ".bc"):
         return False
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""pyopencl, imported as we need it, and the devices that its drivers have."""
+"""Imports pyopencl with the environment that we need, and lists the devices of its drivers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CODE = (
 
 
 def import_opencl() -> Any:
-    """Import pyopencl, with PoCL's compiled kernels below our cache folder.
+    """Import pyopencl, with PoCL's cache below our cache folder.
 
     Raises:
         DeviceError: pyopencl is not installed or finds no OpenCL loader.
@@ -44,7 +44,7 @@ def import_opencl() -> Any:
 
 
 def told() -> str:
-    """Return what the environment tells PoCL's compiler, ``NAME='value'``; empty where only we do."""
+    """Return the user's environment settings of PoCL's compiler, ``NAME='value'``; empty if none are set."""
     given = [(name, os.environ[name]) for name in _CODE if name in os.environ]
     return " ".join(f"{name}={value!a}" for name, value in given if (name, value) != _METHOD)
 
@@ -53,7 +53,7 @@ def devices() -> list[Any]:
     """Return all OpenCL devices, CPUs first.
 
     Raises:
-        DeviceError: no OpenCL, or no driver.
+        DeviceError: there is no OpenCL or no driver.
     """
     cl = import_opencl()
     found: list[Any] = []
@@ -76,9 +76,9 @@ def devices() -> list[Any]:
 
 @contextmanager
 def _deaf_threads() -> Iterator[None]:
-    """Have threads that begin here, and what they start, hear no Ctrl-C: that is for the main thread.
+    """Shield threads started here, and their child processes, from Ctrl-C, which is for the main thread.
 
-    PoCL's threads start a linker for each kernel. A terminal stops it with us, and PoCL then aborts.
+    PoCL's threads start a linker for each kernel: a terminal would stop it together with us, and PoCL abort.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield

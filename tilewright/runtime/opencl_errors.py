@@ -1,4 +1,4 @@
-"""pyopencl's errors in our words."""
+"""Turns pyopencl's errors into ours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class UsesOpencl(Protocol):
-    """What is asked of a runtime: pyopencl, and its device."""
+    """What is required of a runtime: pyopencl and its device."""
 
     cl: Any
     device: Device
@@ -24,14 +24,14 @@ Owner = TypeVar("Owner", bound=UsesOpencl)
 
 
 def in_words(runtime: UsesOpencl, what: str, error: Exception) -> RunError:
-    """Return our error of one of pyopencl's; a driver may allocate memory only when it is first used."""
+    """Return our error for one of pyopencl's; note that a driver may allocate memory only on first use."""
     if isinstance(error, runtime.cl.MemoryError):
         return OutOfMemory(f"{runtime.device.name}: no room for {what}: {error}")
     return RunError(f"{runtime.device.name}: {what}: {error}")
 
 
 def in_our_words(method: Callable[Concatenate[Owner, P], T]) -> Callable[Concatenate[Owner, P], T]:
-    """Have a method raise RunError, or OutOfMemory, where pyopencl raises an error of its own."""
+    """Make a method raise RunError or OutOfMemory where pyopencl raises its own errors."""
 
     @wraps(method)
     def inside(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:

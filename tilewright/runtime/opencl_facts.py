@@ -1,4 +1,4 @@
-"""What OpenCL says of a device."""
+"""Facts of a device from OpenCL."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 from tilewright.device import Device, DeviceType, Rates
 from tilewright.device.architectures import WARP
 
-_UNKNOWN_GHZ = 2.0  # a guess: what cores of servers run at when all are busy, or a little less
+_UNKNOWN_GHZ = 2.0  # a guess: the clock of a server's cores when all are busy, or a little less
 _AVX512 = {"avx512f", "avx512vl", "avx512bw", "avx512dq"}
 
 
 def facts(device: Any, index: int, cpu: bool) -> Device:
-    """Read what OpenCL says of a device.
+    """Return OpenCL's facts of a device.
 
-    A CPU core stands for a unit and a vector element for a lane; its vector registers (32 with
-    512-bit vectors, else 16) times their elements stand for the registers of a thread.
+    A CPU core counts as a unit and a vector element as a lane; its vector registers (32 with 512-bit vectors,
+    else 16) times their elements count as the registers of a thread.
     """
     lanes = _lanes(device) if cpu else WARP
     registers = (32 if lanes >= 16 else 16) * lanes if cpu else 255
-    # 0 where the driver does not know the clock, as PoCL in many virtual machines; the model divides by it.
+    # 0 if the driver does not know the clock, as PoCL in many virtual machines; the model divides by it.
     units, ghz = int(device.max_compute_units), device.max_clock_frequency / 1e3 or _UNKNOWN_GHZ
-    peak = units * min(lanes, 8) * 4 * ghz / 1e3  # 16 multiply-adds a cycle, as most cores with AVX do
+    peak = units * min(lanes, 8) * 4 * ghz / 1e3  # 16 multiply-adds per cycle, as of most cores with AVX
     most, shared = int(device.max_work_group_size), int(device.local_mem_size)
     return Device(
         name=_name(device), backend="opencl", type=DeviceType.CPU if cpu else DeviceType.GPU, index=index,
@@ -41,8 +41,8 @@ def facts(device: Any, index: int, cpu: bool) -> Device:
 def _lanes(device: Any) -> int:
     """Return the f32 elements of the widest vector that the CPU has.
 
-    Not what the compiler uses of itself: PoCL's LLVM may know an older CPU only (Zen 3 for a Zen 4), and
-    kernels that gain by it ask for AVX-512 themselves, see ``kernels/direct/direct_cpu.h``.
+    The compiler may use narrower ones by default: PoCL's LLVM may only know an older CPU (Zen 3 for a Zen 4);
+    kernels that gain from AVX-512 request it themselves, see ``kernels/direct/direct_cpu.h``.
     """
     lanes, flags = max(1, int(device.native_vector_width_float)), _cpu_flags()
     if not flags:
@@ -65,7 +65,7 @@ def _arch(device: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _cpu_flags() -> frozenset[str]:
-    """Return the instruction sets that Linux says the CPU has; none elsewhere."""
+    """Return the CPU's instruction sets as reported by Linux; none on other systems."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("flags"):

@@ -1,4 +1,4 @@
-"""What PoCL needs to link its kernels and to load them; where it is missing, PoCL ends the process."""
+"""Checks what PoCL needs to link and load its kernels, as without it PoCL ends the process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tilewright.errors import RunError
 
-# What the linker is told to take, where Debian and Fedora have it.
+# Files that the linker is given, where Debian and Fedora have them.
 _LIBRARIES = (
     ("usr/lib/gcc/*/*/libgcc.a",),
     ("usr/lib/*/libc.so", "usr/lib64/libc.so"),
@@ -27,10 +27,10 @@ _TRIAL_S = 60.0
 
 
 def require() -> bool:
-    """See to it that PoCL can load from its cache, and link; return whether it can link for sure.
+    """Make sure that PoCL can load from its cache, and link; return whether it can certainly link.
 
-    A cache that holds kernels serves without a linker; ``link`` tells before anything else runs.
-    Where no PATH is set, PoCL finds no linker: it is set to where other programs look then.
+    Kernels in the cache need no linker; for others ``link`` finds out before anything runs.
+    Without a PATH PoCL finds no linker: it is set to the default that other programs use then.
 
     Raises:
         RunError: it cannot.
@@ -52,7 +52,7 @@ def require() -> bool:
 
 
 def link() -> None:
-    """Try in another process whether PoCL can link a kernel.
+    """Test in another process whether PoCL can link a kernel.
 
     Raises:
         RunError: it cannot.
@@ -65,7 +65,7 @@ def link() -> None:
 
 
 def _runs_nothing(place: Path) -> bool:
-    """Whether a folder, which may have to be made, is where no program may be run."""
+    """Whether programs cannot be run from a folder, which may not exist yet."""
     there = next((one for one in (place, *place.parents) if one.exists()), None)
     if there is None or not hasattr(os, "ST_NOEXEC"):
         return False
@@ -73,14 +73,14 @@ def _runs_nothing(place: Path) -> bool:
 
 
 def all_there(root: Path = Path("/")) -> bool:
-    """Whether all is in its usual place."""
+    """Whether all files that linking needs are in their usual places."""
     libraries = (any(any(root.glob(one)) for one in places) for places in _LIBRARIES)
     return shutil.which("ld") is not None and all(libraries)
 
 
 def _trial() -> str:
-    """Say why a kernel cannot be linked; empty where it can, or where nobody can tell."""
-    if not sys.executable:  # within another program
+    """Return why a kernel cannot be linked; empty if it can, or if that is unknown."""
+    if not sys.executable:  # embedded in another program
         return ""
     command = [sys.executable, "-W", "ignore", "-c", _TRIAL]
     try:

@@ -1,10 +1,10 @@
 """Loads and stores of vectors in OpenCL C, in place of PoCL's.
 
-PoCL 3.0 chooses its built-in library by what the CPU can do, and compiles for the CPU that its LLVM 14
-knows: an AMD Zen 4 gets the AVX-512 library and Zen 3 code. Library functions that pass float16 by value then
-disagree with their callers: half of the elements are wrong, and the bitcode that PoCL puts into its cache can
-be damaged. Shorter ones are right, but may be real calls, at 12 cycles each. Its preprocessor misses a
-vload16 pasted from vload and 16: hence the bare names too.
+PoCL 3.0 chooses its built-in library by the CPU's features, but compiles for a CPU that its LLVM 14 knows: an
+AMD Zen 4 gets the AVX-512 library and Zen 3 code. Library functions that pass float16 by value then disagree
+with their callers: half of the elements are wrong, and the bitcode in PoCL's cache can be damaged. Shorter
+vectors are right, but may be real calls, at 12 cycles each. Its preprocessor does not find a vload16 pasted
+from vload and 16: hence the bare names too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ACCESS = """
 
 
 def _prelude() -> str:
-    """Return loads and stores of vectors, and their names instead of PoCL's."""
+    """Return loads and stores of vectors, and defines that replace PoCL's by them."""
     found = []
     for count, (kind, nbytes) in product(_COUNTS, _KINDS.items()):
         attributes = f"ext_vector_type({count}), aligned({nbytes})"

@@ -1,4 +1,4 @@
-"""Devices are opened, once each, and listed. Nothing is imported until opened."""
+"""Opens devices, once each, and lists them. Nothing is imported until a device is opened."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from tilewright.errors import DeviceError, RunError, TilewrightError, first_erro
 from tilewright.runtime import forked
 from tilewright.runtime.base import Runtime
 
-# What tells OpenCL's loader and PoCL which drivers and devices there are.
+# Settings that tell OpenCL's loader and PoCL which drivers and devices there are.
 _TOLD = ("OCL_ICD_FILENAMES", "OCL_ICD_VENDORS", "POCL_DEVICES")
 _opened: dict[tuple[str, int], Runtime] = {}
-_opening = threading.Lock()  # plans are kept by their runtime: of a device there may be one only
+_opening = threading.Lock()  # plans are kept per runtime: a device may have only one
 
 
 def open_runtime(backend: str | None = None, index: int = 0) -> Runtime:
-    """Open a device; the same one is given every time.
+    """Open a device; later calls return the same runtime.
 
     Args:
-        backend: one of BACKENDS, or cpu, which is OpenCL's where it is installed, else NumPy; None: the best
+        backend: one of BACKENDS, or cpu: OpenCL's CPU if it is installed, else NumPy; None: the best
             there is (CUDA, OpenCL on the CPU, NumPy).
         index: number of the device within its backend.
 
     Raises:
-        DeviceError: there is no such device; says what was looked for and what to install. Or this process
-            was forked from one that had opened a device.
-        RunError: it is there and cannot be opened; the text has the driver's words.
+        DeviceError: there is no such device (the error says what was looked for and what to install), or
+            this process was forked from one that had opened a device.
+        RunError: it exists but cannot be opened; the error quotes the driver.
     """
     if backend != "numpy":
         forked.refuse()
@@ -47,7 +47,7 @@ def open_runtime(backend: str | None = None, index: int = 0) -> Runtime:
 
 
 def _open(backend: str, index: int) -> Runtime:
-    """Return the runtime of a device; threads that want it first wait for the one that opens it."""
+    """Return the runtime of a device; while one thread opens it, others wait."""
     if (found := _opened.get((backend, index))) is not None:
         return found
     with _opening:
@@ -57,9 +57,9 @@ def _open(backend: str, index: int) -> Runtime:
 
 
 def _cpu(index: int) -> Runtime:
-    """Return a CPU: OpenCL's device of the same index, whose CPUs come first."""
+    """Return a CPU: OpenCL's device of the same index, since it lists CPUs first."""
     found = _opened.get(("opencl", index))
-    if found is None or not found.unified:  # of what is no CPU the error says so
+    if found is None or not found.unified:  # for a device that is no CPU, the error says so
         found = _opened["opencl", index] = _anew("cpu", index)
     return found
 
@@ -78,7 +78,7 @@ def _anew(backend: str, index: int) -> Runtime:
 
 
 def _driven(backend: str, index: int) -> Runtime:
-    """Open a device that has a driver, whose errors come in our words."""
+    """Open a device that has a driver, and turn the driver's errors into ours."""
     try:
         if backend == "cuda":
             from tilewright.runtime.cuda import CudaRuntime
@@ -97,7 +97,7 @@ def _driven(backend: str, index: int) -> Runtime:
 
 
 def instead_of_numpy(option: str) -> str:
-    """Say how to get a device that runs kernels: one is there without the option, or must be installed."""
+    """Return how to get a device that runs kernels: by omitting the option, or by installing something."""
     best = open_runtime().device
     if best.backend != "numpy":
         return f"leave out {option}, {best.name} would do"
@@ -105,7 +105,7 @@ def instead_of_numpy(option: str) -> str:
 
 
 def list_devices() -> list[Device | DeviceError]:
-    """Return every device that can be opened; of the others, and of a backend that has none, the reason."""
+    """Return every device that can be opened; for others, and backends without devices, the reason."""
     found: list[Device | DeviceError] = []
     for backend in BACKENDS:
         try:
@@ -120,11 +120,11 @@ def list_devices() -> list[Device | DeviceError]:
 
 
 def _told(backend: str) -> str:
-    """Return what the environment says that may hide OpenCL's devices, to be added to why there is none."""
+    """Return environment settings that may hide OpenCL's devices, to add to an error that there are none."""
     given = [name for name in _TOLD if name in os.environ] if backend == "opencl" else []
     place = os.environ.get("POCL_CACHE_DIR")
     if backend == "opencl" and place and not (os.path.isdir(place) and os.access(place, os.W_OK)):
-        given.append("POCL_CACHE_DIR")  # PoCL makes it; where it cannot, it has no device
+        given.append("POCL_CACHE_DIR")  # PoCL makes it; if it cannot, it has no device
     said = ", ".join(f"{name}={os.environ[name]!a}" for name in given)
     return f"; the environment says {said}" if said else ""
 
@@ -132,7 +132,7 @@ def _told(backend: str) -> str:
 def _device(backend: str, index: int) -> Device | DeviceError:
     try:
         return _open(backend, index).device
-    except TilewrightError as error:  # one that is broken hides none of the others
+    except TilewrightError as error:  # a broken one must not hide the others
         return DeviceError(f"{backend}: {error}")
 
 

@@ -1,4 +1,4 @@
-"""Memory that a device may still use: kept alive until it is done, however a wait for it ends."""
+"""Keeps memory alive that a device may still use, even if a wait for the device is interrupted."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from itertools import count
 from tilewright.errors import TilewrightError
 from tilewright.runtime.base import Memory, Runtime
 
-_MOST_INTERRUPTS = 10_000  # while one waits for the device: beyond that something else is wrong
+_MOST_INTERRUPTS = 10_000  # during a wait for the device: with more, something else is wrong
 
 
 class Pending:
-    """What was enqueued, by the order of it. Each step is one operation of a dict: no lock is needed.
+    """Enqueued memory, numbered in order. Each step is a single dict operation, so no lock is needed.
 
-    A wait first asks for ``all``, and drops that when the device is done. What is raised in between, by a
-    signal say, leaves it here: nothing is freed under a kernel that runs.
+    A wait first takes ``all``, and drops them once the device is done. If something is raised in between, by
+    a signal for example, they stay here: nothing is freed that a running kernel uses.
     """
 
     def __init__(self) -> None:
-        """Start with nothing."""
+        """Start empty."""
         self._in_use: dict[int, Sequence[Memory]] = {}
         self._numbers = count()
 
@@ -28,25 +28,25 @@ class Pending:
         self._in_use[next(self._numbers)] = memories
 
     def all(self) -> list[int]:
-        """Return the numbers of what is kept now."""
+        """Return the numbers of all memory kept now."""
         return list(self._in_use)
 
     def drop(self, numbers: list[int]) -> None:
-        """Let go of what the device is done with."""
+        """Release memory that the device no longer uses."""
         for number in numbers:
             self._in_use.pop(number, None)
 
 
 def settle(runtime: Runtime) -> None:
-    """Wait for the device when a call was interrupted; another interrupt meanwhile does not end the wait.
+    """Wait for the device after a call was interrupted; further interrupts do not end the wait.
 
-    To be called where the error that came first is raised again: arrays of the host are the caller's then.
+    To be called before the first error is raised again: the caller then owns the host's arrays again.
     """
     for _ in range(_MOST_INTERRUPTS):
         try:
             runtime.synchronize()
             return
         except TilewrightError:
-            return  # the device is broken: nothing runs there that could be waited for
-        except BaseException:  # another interrupt, of whatever kind
+            return  # the device is broken: nothing runs there any more
+        except BaseException:  # another interrupt, of any kind
             continue

@@ -15,13 +15,13 @@ from tilewright.runtime import cache_folder
 
 
 def calibrated(device: Device) -> Device:
-    """Return the device with the rates that were calibrated for it, if there are any."""
+    """Return the device with its calibrated rates, if there are any."""
     found = _kept(device, "rates")
     return device if found is None else replace(device, rates=found)
 
 
 def measured(device: Device) -> Rates:
-    """Return what calibrations themselves have measured of a device, before any kernel did better."""
+    """Return the rates that calibrations themselves measured, before any kernel exceeded them."""
     return _kept(device, "measured") or calibrated(device).rates
 
 
@@ -36,7 +36,7 @@ def _kept(device: Device, which: str) -> Rates | None:
 
 
 def keep(device: Device, rates: Rates, measured: Rates | None = None) -> None:
-    """Keep calibrated rates for later processes, and what of them was measured (None: all)."""
+    """Keep calibrated rates for later processes, and those ``measured`` by calibration (None: the same)."""
     document = {"rates": asdict(rates), "measured": asdict(measured or rates)}
     text = json.dumps({"device": device.key, "driver": device.driver, **document})
     try:

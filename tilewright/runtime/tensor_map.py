@@ -1,4 +1,4 @@
-"""Launches of kernels that take a tensor map, by the driver itself: cuda.core passes none of im2col mode."""
+"""Launches kernels that take a tensor map through the driver: cuda.core cannot pass one of im2col mode."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ ENCODERS = {  # what returns a CUresult, of the driver
 
 
 class Map(ctypes.Structure):
-    """The bytes of a CUtensorMap; only the driver knows what they mean."""
+    """The opaque bytes of a CUtensorMap."""
 
     _fields_ = (("opaque", _u64 * 16),)
 
     @classmethod
     def aligned(cls) -> Map:
-        """Return one where the driver will have it; Python's allocator promises 16 bytes only."""
+        """Return one with the alignment that the driver requires; Python's allocator guarantees 16 bytes."""
         room = ctypes.create_string_buffer(ctypes.sizeof(cls) + MAP_ALIGNED - 1)
         return cls.from_buffer(room, -ctypes.addressof(room) % MAP_ALIGNED)
 
@@ -47,10 +47,10 @@ class Map(ctypes.Structure):
 def encoder(driver: Any, kind: type[TensorMap]) -> Any:
     """Return the driver's cuTensorMapEncodeIm2col or cuTensorMapEncodeTiled as a C function.
 
-    The bindings have them, but write to memory of theirs that is not aligned as the driver asks.
+    The bindings have them, but use memory that is not aligned as the driver requires.
 
     Raises:
-        RunError: the driver has none.
+        RunError: the driver lacks it.
     """
     default = driver.CUdriverProcAddress_flags.CU_GET_PROC_ADDRESS_DEFAULT
     name, function = ENCODERS[kind]
@@ -63,7 +63,7 @@ def encoder(driver: Any, kind: type[TensorMap]) -> Any:
 def encoded(driver: Any, encode: Any, image: TensorMap, address: int) -> Map:
     """Return the tensor map of an image at a device address, a multiple of 16 bytes.
 
-    Zeros stand for what lies outside.
+    Numbers outside the image read as zeros.
 
     Raises:
         RunError: the driver refuses the image or the address.
@@ -108,14 +108,14 @@ def configured(driver: Any, launch: Launch, chained: bool, stream: int) -> Any:
 
 
 class MappedKernel:
-    """A launch whose kernel's first parameter is the tensor map of what its first argument holds.
+    """A launch whose kernel's first parameter is the tensor map of the data at its first argument.
 
-    What does not change from one run to the next is made once: a map for each address, a configuration for
-    each stream. They are never written again, so that threads may share them.
+    What runs share is made once: a map per address, a configuration per stream. They are not changed after
+    that, so threads may share them.
     """
 
     def __init__(self, driver: Any, handle: int, launch: Launch, chained: bool) -> None:
-        """Take a kernel by the driver's handle (CUkernel); ``chained``: it may overlap the one before it."""
+        """Take the driver's handle of a kernel (CUkernel); ``chained``: it may overlap the one before it."""
         assert launch.image is not None
         encode = encoder(driver, type(launch.image))
         self._driver, self._function = driver, driver.CUfunction(handle)
@@ -128,7 +128,7 @@ class MappedKernel:
         """Enqueue it on a stream handle, with the device addresses of its arguments.
 
         Raises:
-            RunError: refused by the driver, which reads all that it is given before it returns.
+            RunError: refused by the driver, which reads all its arguments before it returns.
         """
         values = (self._map(addresses[0]), *addresses[1:])
         check(self._driver.cuLaunchKernelEx(self._config(stream), self._function, (values, self._types), 0))

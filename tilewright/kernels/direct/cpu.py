@@ -1,6 +1,6 @@
 """The direct family on CPU cores (``direct_cpu.h``): parameters, rules and launches.
 
-One work-item is one core. A block is NK x NH x NW register tiles that share one copy of their input.
+A work-item runs on one core. A block is NK x NH x NW register tiles that share one copy of their input.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from tilewright.kernels.tile import (
 from tilewright.kernels.word import as_words, dtype_code, in_tiles, word_registers, words
 from tilewright.problem import Problem
 
-WORKERS = 4  # work-items for each core: a driver may deal them out unevenly, they share the work evenly
+WORKERS = 4  # work-items per core: a driver may spread them unevenly, but they take blocks in turn
 
 
 def params(pr: Problem, device: Device) -> tuple[Param, ...]:
-    """Offer the tunables, outermost choice first."""
+    """Return the tunables, outermost choice first."""
     pr = one_row(pr)
     view, lanes = View.of(pr), max(4, min(16, device.lanes) // word_registers(pr))
     widths = (lanes,) if pr.kg % lanes == 0 else tuple(v for v in (4, 8, 16) if v <= lanes)
     smallest = dict(v=min(widths), tk=1, tw=1, th=1, nk=1, nh=1, nw=1, sg=1, x=1, cs=16)
-    few_channels = () if _fits_shared(pr, device, smallest) else (1, 4)  # under a far dilation
+    few_channels = () if _fits_shared(pr, device, smallest) else (1, 4)  # for a large dilation
     channels = sorted({*up_to(words(pr), (*few_channels, 16, 64, 256)), words(pr)})
-    # The best tiles for few registers, 3 vectors x 4 columns and 2 x 6, fill a layer with these.
+    # With few registers the best tiles are 3 vectors x 4 columns and 2 x 6: these counts of them fit layers.
     few = device.lanes == AVX2_LANES
     over_k = (1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 64) if few else (1, 2, 4, 8, 16, 32, 64)
     over_q = (1, 2, 3, 4, 5, 7, 8, 10, 16) if few else (1, 2, 4, 8, 16)
@@ -121,7 +121,7 @@ RULES = (
 
 
 def blueprint(problem: Problem, device: Device, cf: Values) -> Blueprint:
-    """Lay out one launch, two when the shares are summed in a second pass."""
+    """Return the launch, or two if a second pass adds up the shares."""
     pr = one_row(problem)
     flat = dict(CG=pr.cg, SIZE_R=1, SIZE_S=1) if pr.c > problem.c else {}
     tiling, workers = tiling_of(pr, cf), WORKERS * device.units
@@ -145,7 +145,7 @@ def _launches(
     tiles = tiling.blocks // cf["sg"] if combine == LAST else 0
     args = (*operands(combine), "partial", "arrived", *scale_operand(pr))
     main = Launch("direct", (workers, 1, 1), (1, 1, 1), args)
-    # 2 more: the workers take tiles in turn.
+    # 2 more counters: the workers take blocks in turn.
     workspace = reduction_buffers(pr, cf, tiling.outputs, tiles, tiling.word, more=2)
     return (*zeros_before(device, combine), main, *second_pass(pr, combine, chained=False)), workspace
 
@@ -169,7 +169,7 @@ def _defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling, workers
 
 
 def _loop_defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling) -> Values:
-    """Say how the inner loop is written; where nobody has measured the others, as plainly as can be."""
+    """Return the defines of how the inner loop is written: in the plainest way unless measured otherwise."""
     few = device.lanes == AVX2_LANES and not pr.is_integer
     return dict(
         FLAT_TAPS=int(few and 1 < pr.s <= FLAT_COLUMNS and not tiling.skip), AHEAD=int(few),
@@ -178,6 +178,6 @@ def _loop_defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling) ->
 
 
 def chain(pr: Problem, cf: Values) -> int:
-    """Longest run of adds: one share of C, then the shares one after the other."""
+    """Length of the longest chain of adds: one share of C, then the shares one after the other."""
     pr = one_row(pr)
     return tiling_of(pr, cf).share * pr.r * pr.s + cf["sg"] + 1

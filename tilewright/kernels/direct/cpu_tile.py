@@ -1,4 +1,4 @@
-"""Tiles of the direct family on CPU cores: blocks, the input that one copies, taps that meet the image."""
+"""Tiles of the direct family on CPU cores: blocks, the input that a block copies, taps inside the image."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tilewright.kernels.tile import View
 from tilewright.kernels.word import word_bytes, word_registers, words
 from tilewright.problem import MAX_EXTENT, Problem
 
-LOOKS = 5.0  # cycles to look at a vector of the filter, which comes from memory: whether all of it is finite
+LOOKS = 5.0  # cycles to check that a vector of the filter, loaded from memory, is finite
 AVX2_LANES = 8  # of an x86 core with 16 registers
-FLAT_COLUMNS = 7  # most columns of a filter whose taps are unrolled
-LINE = 16  # channels of an nhwc input that are copied and read together: one cache line
+FLAT_COLUMNS = 7  # widest filter whose taps are unrolled
+LINE = 16  # channels of an nhwc input copied and read together: one cache line
 
 
 @dataclass(frozen=True, kw_only=True)
 class CpuTiling:
-    """Sizes that follow from a problem and a config; the kernel's defines of the same names.
+    """Sizes derived from a problem and a config; the kernel has defines of the same names.
 
     Attributes:
         tile_k: output channels of a register tile.
@@ -28,8 +28,8 @@ class CpuTiling:
         k_tiles, p_tiles, q_tiles: blocks of one image and one group, along each side; blocks: of the layer.
         filter_tiles: register tiles of a group's channels; filter_words: of the packed filter.
         cs, steps: channels copied per step, and steps of a share of C; c_padded: channels of all shares.
-        run: channels that lie side by side in the input as the inner loop reads it (CB).
-        met: share of the taps that meet the image where others are skipped; skip: whether they are.
+        run: consecutive channels of the input as the inner loop reads it (CB).
+        met: share of the taps that fall inside the image, if the others are skipped; skip: whether they are.
         word: bytes of a word.
         xh, xw: rows and columns of the copied input.
     """
@@ -62,19 +62,19 @@ class CpuTiling:
 
     @property
     def outputs(self) -> int:
-        """Of all blocks, each with its share of C."""
+        """Outputs of all blocks, those of each share of C counted."""
         return self.blocks * self.kb * self.hb * self.wb
 
     @property
     def shared_bytes(self) -> int:
-        """The copied input of a block, and what a vector hangs over it."""
+        """Bytes of a block's copied input, and of what a vector may read past its end."""
         return self.word * (self.cs * self.xh * self.xw + LINE)
 
 
 def one_row(pr: Problem) -> Problem:
-    """Take a classifier, one output an image, as a 1x1 filter over one row of pixels: the same in memory.
+    """Rewrite a classifier (one output per image) as a 1x1 filter over one row of pixels: the same memory.
 
-    A tile holds several images then, and a filter that was loaded serves them all.
+    A tile then holds several images, which share each loaded filter.
     """
     covers = (pr.r, pr.s, pr.pad) == (pr.h, pr.w, (0, 0, 0, 0)) and not pr.epilogue.pool
     in_order = pr.h * pr.w == 1 or pr.groups == 1 and (pr.c == 1 or pr.layout_in == "nchw")
@@ -88,7 +88,7 @@ def one_row(pr: Problem) -> Problem:
 
 
 def tiling_of(pr: Problem, cf: Values) -> CpuTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     view = View.of(pr)
     tile_k = cf["v"] * cf["tk"]
     kb, hb, wb = tile_k * cf["nk"], cf["th"] * cf["nh"], cf["tw"] * cf["nw"]
@@ -101,7 +101,7 @@ def tiling_of(pr: Problem, cf: Values) -> CpuTiling:
     steps, filter_tiles = ceil_div(share, cs), ceil_div(pr.kg, tile_k)
     c_padded = steps * cs * cf["sg"]
     some = taps_met(pr, 0, cf["th"]) * taps_met(pr, 1, cf["tw"]) if any(pr.pad) else 1.0
-    skip = (1.0 - some) * hb * wb > LOOKS  # multiply-adds that a vector of the filter is spared
+    skip = (1.0 - some) * hb * wb > LOOKS  # multiply-adds saved per vector of the filter
     return CpuTiling(
         view=view, tile_k=tile_k, kb=kb, hb=hb, wb=wb, k_tiles=tiles[0], p_tiles=tiles[1], q_tiles=tiles[2],
         filter_tiles=filter_tiles, filter_words=pr.groups * filter_tiles * c_padded * pr.r * pr.s * tile_k,
@@ -114,18 +114,18 @@ def tiling_of(pr: Problem, cf: Values) -> CpuTiling:
 
 
 def under(outputs: int, step: int, taps: int, apart: int) -> int:
-    """Rows, or columns, under so many outputs: without those between taps that lie further apart."""
+    """Input rows (or columns) under so many outputs, without the gaps between taps that lie far apart."""
     band = (outputs - 1) * step + 1
     return (taps - 1) * min(apart, band) + band
 
 
 @lru_cache(maxsize=4096)
 def taps_met(pr: Problem, side: int, tile: int) -> float:
-    """Share of the taps along a side (0: rows) that meet the image, the mean of tiles of so many outputs."""
+    """Share of the taps along a side (0: rows) inside the image, averaged over tiles of ``tile`` outputs."""
     size, taps, pad = (pr.h, pr.r, pr.pad[0]) if side == 0 else (pr.w, pr.s, pr.pad[2])
     tiles, step = ceil_div((pr.p, pr.q)[side], tile), tile * pr.stride[side]
     reach, met, apart = (tile - 1) * pr.stride[side], 0, pr.dilation[side]
-    # Taps before the first or behind the last of these meet no tile's inputs.
+    # Taps before the first or after the last of these fall outside the image for all tiles.
     first, last = max(0, (pad - reach - tiles * step) // apart), min(taps, ceil_div(size + pad, apart))
     for tap in range(first, last) if taps > 1 else ():
         at = tap * apart - pad  # under the first tile
@@ -134,19 +134,19 @@ def taps_met(pr: Problem, side: int, tile: int) -> float:
 
 
 def _run(pr: Problem, cf: Values, cs: int, steps: int) -> int:
-    """Channels that lie side by side in the input as the inner loop reads it."""
+    """Consecutive channels of the input as the inner loop reads it."""
     if not cf["x"]:
         return cs * steps
     return LINE if pr.layout_in == "nhwc" and words(pr) % LINE == 0 else cs
 
 
 def dots_bytes(pr: Problem, device: Device) -> bool:
-    """Whether four bytes of each lane are multiplied by one instruction."""
+    """Whether one instruction multiplies the four bytes of each lane."""
     return pr.is_integer and device.byte_dots
 
 
 def reread(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> int:
-    """Filter vectors of a tile that have no register, but for one: with AVX2 a multiply-add reads memory."""
+    """Filter vectors of a tile without a register (all but one): with AVX2 a multiply-add can read memory."""
     if pr.is_integer or device.lanes != AVX2_LANES:
         return 0
     spare = device.regs_per_thread // max(v * word_registers(pr), device.lanes) - tk * th * tw - 1
@@ -156,7 +156,7 @@ def reread(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> in
 def live_vectors(pr: Problem, device: Device, v: int, tk: int, th: int, tw: int) -> int:
     """Lanes of a tile's vector registers: accumulators, filter vectors, one input (AVX-512 needs none)."""
     inputs: int = device.lanes < 16
-    if pr.is_integer:  # a word's bytes take a register each; or what is to be taken off does
+    if pr.is_integer:  # a register for each byte of a word, or for what is to be subtracted
         inputs = tk + 1 if dots_bytes(pr, device) else 4
     filters = tk - reread(pr, device, v, tk, th, tw)
     return (tk * th * tw + filters + inputs) * max(v * word_registers(pr), device.lanes)

@@ -1,4 +1,4 @@
-"""Counts of the direct family on CPU cores, for the model."""
+"""Work counts of the direct family on CPU cores, for the model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WAY_BYTES, WAYS = 4096, 8  # of a first-level data cache of 32 KB
 
 
 def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
-    """Count what one block does; ``input_bytes`` is the input under each register tile, all together."""
+    """Count the work of one block; ``input_bytes`` adds up the input under each register tile."""
     pr = one_row(pr)
     tiling, taps = tiling_of(pr, cf), pr.r * pr.s
     shares, images, dots = cf["sg"], tiling.view.n * pr.groups, dots_bytes(pr, device)
@@ -66,19 +66,19 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
 
 
 def _under_tile(pr: Problem, cf: Values) -> float:
-    """Inputs of one channel under a register tile; whole lines where too many share a set of the cache."""
+    """Inputs of one channel under a register tile; whole cache lines if too many map to one cache set."""
     h = under(cf["th"], pr.stride[0], pr.r, pr.dilation[0])
     inputs = float(h * under(cf["tw"], pr.stride[1], pr.s, pr.dilation[1]))
     if cf["x"] or pr.layout_in == "nchw":
         return inputs
     apart = word_bytes(pr) * pr.c * pr.stride[1]
-    sets = WAY_BYTES // gcd(WAY_BYTES, apart)  # that the pixels of a tile fall into
-    crowd = inputs / (WAYS * sets)  # beyond 1 lines are lost before they are read again
+    sets = WAY_BYTES // gcd(WAY_BYTES, apart)  # that the pixels of a tile map to
+    crowd = inputs / (WAYS * sets)  # above 1 lines are evicted before they are read again
     return inputs * (1.0 + (LINE - 1) * min(1.0, max(0.0, 2.0 * (crowd - 1.0))))
 
 
 def _in_place(pr: Problem, cf: Values, tiling: CpuTiling) -> float:
-    """Bytes of the lines under a block whose input is read in place, in nchw: rows begin anywhere in one."""
+    """Bytes of cache lines under a block that reads nchw input in place: rows begin anywhere in a line."""
     if cf["x"] or pr.layout_in == "nhwc":
         return 0.0
     rows = min(tiling.view.p, tiling.hb), pr.stride[0], pr.r, pr.dilation[0]
@@ -89,7 +89,7 @@ def _in_place(pr: Problem, cf: Values, tiling: CpuTiling) -> float:
 def _copying(pr: Problem, cf: Values, tiling: CpuTiling, few: bool) -> float:
     """Instructions to copy the input of a block.
 
-    Rows under a wide filter are copied by vectors whatever the stride; AVX-512 was fitted as if not.
+    Rows under a wide filter are copied by vectors whatever the stride; AVX-512 was fitted without this.
     """
     if not cf["x"]:
         return 0.0
@@ -100,7 +100,7 @@ def _copying(pr: Problem, cf: Values, tiling: CpuTiling, few: bool) -> float:
 
 
 def _storing(pr: Problem, cf: Values, tiling: CpuTiling) -> float:
-    """Instructions to store a register tile, those that hang over an edge on average."""
+    """Instructions to store a register tile, on average over tiles that extend past an edge and others."""
     outputs = tiling.tile_k * cf["th"] * cf["tw"]
     if pr.layout_out == "nhwc":
         quick = outputs / cf["v"] * 1.5
@@ -114,5 +114,5 @@ def _storing(pr: Problem, cf: Values, tiling: CpuTiling) -> float:
 
 
 def _inside(size: int, step: int) -> float:
-    """Share of tiles that lie wholly inside."""
+    """Share of tiles that lie wholly inside the image."""
     return size // step / ceil_div(size, step)

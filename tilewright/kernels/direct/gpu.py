@@ -58,8 +58,8 @@ SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 16, 20, 22, 24, 32, 48, 64)  #
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    # Of arrays that are not aligned channels are read one by one: their tile may be the larger one. Where
-    # ``combine`` is not chosen yet, the block may pool or a second launch: one of the two must fit.
+    # Unaligned arrays are read channel by channel, and may then need the larger tile. While ``combine`` is
+    # not chosen, either the block or a second launch may pool: one of the two must fit.
     if "combine" in cf or problem.epilogue.pool is None:
         block = _most_shared(problem, cf)
     else:
@@ -79,7 +79,7 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 def _few_copies(problem: Problem, cf: Values) -> bool:
-    """Whether a thread has few staging copies; no choice beyond these changes their number."""
+    """Whether a thread has few staging copies; parameters chosen later do not change their number."""
     if cf["x"] == 0 or cf["cv"] == 1:
         return True
     cf = cf | dict(f=0, sc=1, sg=1)
@@ -87,7 +87,7 @@ def _few_copies(problem: Problem, cf: Values) -> bool:
 
 
 def params(pr: Problem, device: Device) -> tuple[Param, ...]:
-    """Offer the tunables, outermost choice first."""
+    """Return the tunables, outermost choice first."""
     view = View.of(pr)
     powers = (1, 2, 4, 8, 16, 32)
     clusters = up_to(device.max_cluster, (1, 2, 4, 8))
@@ -201,7 +201,7 @@ def _pools_well(pr: Problem, combine: int, rows: int, columns: int) -> bool:
 
 
 def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    """Lay out one launch, two when the shares are summed in a second pass."""
+    """Return the launch, or two if a second pass adds up the shares."""
     cf = cf if aligned else {**cf, "cv": 1}
     tiling = tiling_of(pr, cf)
     shared = shared_bytes(pr, cf, tiling)
@@ -256,6 +256,6 @@ def _defines(pr: Problem, cf: Values, tiling: GpuTiling, shared: int, aligned: b
 
 
 def chain(pr: Problem, cf: Values) -> int:
-    """Longest run of adds: one share of C, then the shares one after the other."""
+    """Length of the longest chain of adds: one share of C, then the shares one after the other."""
     inside = ceil_div(cf["cs"], cf["sw"] * cf["sb"]) * tiling_of(pr, cf).steps * pr.r * pr.s
     return inside + cf["sw"].bit_length() + cf["sb"] * cf["sc"] + cf["sg"] + 1

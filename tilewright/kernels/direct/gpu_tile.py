@@ -13,20 +13,20 @@ from tilewright.kernels.tile import NONE, View, along, columns_under, lines, row
 from tilewright.kernels.word import as_words, word_bytes, word_registers, words
 from tilewright.problem import Problem
 
-FEW_CHANNELS = 4  # of nhwc, that are staged as they lie in memory
-_REMEMBERED = 8192  # tilings, and tiles as they are staged: rules and the model ask for each many times
+FEW_CHANNELS = 4  # most channels of nhwc that are staged in the order of memory
+_REMEMBERED = 8192  # cached tilings and staged tiles: rules and the model ask for each many times
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuTiling:
-    """Sizes that follow from a problem and a config; the kernel's defines of the same names.
+    """Sizes derived from a problem and a config; the kernel has defines of the same names.
 
     Attributes:
         kb, hb, wb: channels, rows and columns of an output tile.
-        team: threads of a block that share no sum; threads: all of it.
+        team: threads of a block that compute different outputs; threads: of the whole block.
         k_tiles, p_tiles, q_tiles: output tiles of one image and one group, along each side.
         all_tiles: of the layer.
-        steps: of a share of the sum; c_padded: channels of all.
+        steps: of a share of the sum; c_padded: channels of all shares.
         xh, xw: rows and columns of the input under a tile.
         f_floats: words of the staged filter; filter_words: of the packed one.
         row, rows: columns and rows of the input under a thread's outputs.
@@ -58,7 +58,7 @@ class GpuTiling:
 
 
 def tiling_of(pr: Problem, cf: Values) -> GpuTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     return _tiling(
         pr, cf["v"] * cf["tk"], cf["th"], cf["tw"], cf["bk"], cf["bh"], cf["bw"], cf["sw"] * cf["sb"],
         cf["cs"], cf["sc"] * cf["sg"], cf["f"] > 0, cf.get("combine", NONE),
@@ -76,7 +76,7 @@ def _tiling(
     rows, columns = view.outputs(pr)
     k_tiles, p_tiles = ceil_div(pr.kg, kb), tiles_along(pr, combine, view.p, rows, hb)
     q_tiles = tiles_along(pr, combine, view.q, columns, wb)
-    step = cs * outside  # channels that all shares take at once
+    step = cs * outside  # channels of one step of all shares
     steps = ceil_div(words(pr), step)
     return GpuTiling(
         view=view, kb=kb, hb=hb, wb=wb, team=team, threads=team * inside,
@@ -103,7 +103,7 @@ def _staged(
     pr: Problem, rows: int, columns: int, threads: int, cs: int, cv: int, whole: bool, step: int, first: int,
     aligned: bool,
 ) -> Staging:  # fmt: skip
-    """``whole``: no lanes of a warp share channels out; ``step``, ``first``: as ``along`` has them."""
+    """``whole``: the lanes of a warp do not split channels; ``step``, ``first``: as of ``along``."""
     view = View.of(pr)
     small = pr.c * view.h * view.w < 1 << 31
     if cv == 4:
@@ -113,7 +113,7 @@ def _staged(
         many = 1 if nchw else pr.c  # numbers of a pixel in a row
         each = pr.stride[1] * many
         row = view.w * many, step * each, first * each - pr.pad[2] * many, columns * many
-        # Where lanes of a warp share channels out, planes of whole sectors would lie in the same banks.
+        # If the lanes of a warp split channels, planes of whole sectors would lie in the same banks.
         by_channels = nchw and as_words(pr) and word_bytes(pr) == 4 and whole
         for sectors in (True, False) if by_channels else (False,):
             run, lead, xw = row_runs(pr, *row, aligned, sectors=sectors)
@@ -124,15 +124,15 @@ def _staged(
                 return Staging((plane, xw, many), xw, size, copies, items, run, lead)
     xw = round_up(columns, 4)
     pixels = rows * xw
-    plane = pixels if nchw else pixels + (4 - pixels) % 32  # 8 channels x 4 pixels meet 32 banks
+    plane = pixels if nchw else pixels + (4 - pixels) % 32  # 8 channels x 4 pixels lie in 32 banks
     return Staging((plane, xw, 1), xw, lines(cs * plane + 4), 0, pixels * cs)
 
 
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: accumulators, input rows, taps, addresses.
 
-    Input that is no words yet passes through some more: 8 to widen what is staged; to gather bytes in place
-    16 and the four of each input of a row (the least that left no first choice spilt on sm_80 and sm_90).
+    Input that has to be converted to words needs more: 8 to widen it while staging; to gather bytes in place
+    16, and four per input of a row (the least for which no first choice spilled on sm_80 and sm_90).
     """
     tile, row = cf["v"] * cf["tk"] * cf["th"] * cf["tw"], columns_under(pr, cf["tw"])
     live = tile + cf["th"] * round_up(row, 4) * cf.get("cv", 1) + cf["v"] * min(2, cf["tk"])
@@ -151,5 +151,5 @@ def shared_bytes(pr: Problem, cf: Values, tiling: GpuTiling) -> int:
 
 
 def out_shared(cf: Values) -> bool:
-    """Whether the output tile passes through shared memory."""
+    """Whether the output tile goes through shared memory."""
     return bool(cf["out"] or cf["sb"] > 1 or cf["sc"] > 1)

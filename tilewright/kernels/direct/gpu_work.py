@@ -1,4 +1,4 @@
-"""Counts of the direct family's GPU kernel, for the model: instructions, wavefronts, bytes."""
+"""Work counts of the direct family's GPU kernel, for the model: instructions, wavefronts, bytes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tilewright.kernels.word import (
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-ENGINE_FETCH = 1.1  # what the copy engine takes to the first filter, where threads take 1; fitted
+ENGINE_FETCH = 1.1  # time of the copy engine to the first filter, relative to threads; fitted
 
 
 def work(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count what one block and one thread do."""
+    """Count the work of one block and one thread."""
     tiling = tiling_of(pr, cf)
     taps, registers_of = pr.r * pr.s, word_registers(pr)
     channels = cf["cs"] // (cf["sw"] * cf["sb"]) * tiling.steps  # of one thread
@@ -78,27 +78,27 @@ def _staged_by_thread(pr: Problem, cf: Values, tiling: GpuTiling) -> float:
 
 
 def _staged_words(pr: Problem, cf: Values, tiling: GpuTiling) -> float:
-    """Words of the input that a step stages, as the port of shared memory counts: four a copy."""
+    """Words of the input staged in a step, as the shared-memory port counts them: four per copy."""
     items = staging(pr, cf, tiling).items
     return (4.0 * items if as_words(pr) else float(cf["cs"] * tiling.xh * tiling.xw)) * cf["x"]
 
 
 def _making(pr: Problem, run: int) -> float:
-    """Instructions that make what a copy stages, where it is no plain one: widen a run, or gather bytes."""
+    """Instructions to convert what a copy stages (widen a run, gather bytes); 0 for a plain copy."""
     if as_words(pr):
         return 0.0
     return 12.0 if pr.is_integer else 2.0 * run
 
 
 def _buffers(pr: Problem, cf: Values) -> int:
-    """Staging buffers; only copies that pass through no register overlap with the multiply-adds."""
+    """Staging buffers; only copies that bypass the registers overlap with the multiply-adds."""
     if not cf["x"] + cf["f"]:
         return 0
     return cf["stages"] if as_words(pr) or not cf["x"] else 1
 
 
 def _x_loads(pr: Problem, cf: Values, tiling: GpuTiling) -> tuple[float, float]:
-    """Words of a lane and wavefronts of its warp to read the input rows of one channel."""
+    """Words that a lane reads, and wavefronts of its warp, for the input rows of one channel."""
     across, down = cf["tw"] * pr.stride[1], cf["th"] * pr.stride[0]
     tx = staging(pr, cf, tiling).strides
     quad = cf["cv"] == 4 or (across % 4 == 0 and tx[2] == 1)
@@ -113,7 +113,7 @@ def _x_loads(pr: Problem, cf: Values, tiling: GpuTiling) -> tuple[float, float]:
 
 
 def _f_wavefronts(pr: Problem, cf: Values, tiling: GpuTiling) -> float:
-    """Wavefronts of one warp's load of one vector of the filter."""
+    """Wavefronts of a warp's load of one vector of the filter."""
     channel = pr.r * pr.s * tiling.kb * cf["cv"]
     return wavefronts(cf["bk"], cf["bw"], cf["bh"], cf["sw"], cf["wfast"], cf["v"], 0, 0, channel, cf["v"],
                       word_registers(pr))  # fmt: skip
@@ -124,7 +124,7 @@ def wavefronts(
     bk: int, bw: int, bh: int, sw: int, wfast: int, by_k: int, by_w: int, by_h: int, by_share: int,
     words: int, banks_of_word: int = 1,
 ) -> int:  # fmt: skip
-    """Cycles of the shared-memory port for one load of a warp: the most words that one bank gives.
+    """Cycles of the shared-memory port for one load of a warp: the most words read from one bank.
 
     ``by_k`` to ``by_share`` are the distances, in words, between lanes that are neighbours in K, W, H
     and in their share of C; each lane reads ``words`` words, each in one or two of the 4-byte banks.
@@ -154,7 +154,7 @@ def _epilogue(cf: Values, tiling: GpuTiling) -> float:
 
 
 def _store_sectors(pr: Problem, cf: Values, tiling: GpuTiling) -> float:
-    """Sectors written by a block: outputs of neighbouring threads share a sector, or do not."""
+    """Sectors that a block writes, depending on whether outputs of neighbouring threads share them."""
     if out_shared(cf):
         run = tiling.kb if pr.layout_out == "nhwc" else tiling.wb
     elif pr.layout_out == "nhwc":

@@ -1,4 +1,4 @@
-"""The direct family: register and block tiles over K, P, Q and the sum over C split at any level.
+"""The direct family: register and block tiles over K, P, Q; the sum over C can be split at any level.
 
 Source of the idea: E. Barton, "C Split Globally", University of Utah, UUCS-22-001, 2022.
 """
@@ -21,33 +21,33 @@ class Direct(Family):
     examples = tuple(f"n1c40h9w8k24r3s3p1-{dtype}+bias+relu" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take every problem of its dtypes, whatever its math, on a device with kernels."""
+        """Support every problem of its dtypes, with any math, on a device with kernels."""
         return super().refuses(problem, device) or no_kernels(device)
 
     def inner(self, problem: Problem, device: Device) -> Problem:
-        """The problem; on a CPU a classifier's as one row of pixels."""
+        """The problem; on a CPU a classifier becomes one row of pixels."""
         return problem if device.is_gpu else cpu_tile.one_row(problem)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         return gpu.params(problem, device) if device.is_gpu else cpu.params(problem, device)
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the device and the kernel forbid."""
+        """Return the rules: limits of the device and the kernel."""
         return gpu.RULES if device.is_gpu else cpu.RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two when the shares are summed in a second pass."""
+        """Return the launch, or two if a second pass adds up the shares."""
         if device.is_gpu:
             return gpu.blueprint(problem, device, config.values, aligned)
         return cpu.blueprint(problem, device, config.values)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         cf = config.values
         return gpu_work.work(problem, device, cf) if device.is_gpu else cpu_work.work(problem, device, cf)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """Longest run of adds: one share of C, then the shares one after the other."""
+        """Length of the longest chain of adds: one share of C, then the shares one after the other."""
         cf = config.values
         return gpu.chain(problem, cf) if device.is_gpu else cpu.chain(problem, cf)

@@ -1,1 +1,1 @@
-"""The gemm family: matrix products on CUDA cores; and im2col, which makes them of any convolution."""
+"""The gemm family: matrix products on CUDA cores; and im2col, which turns any convolution into one."""

@@ -1,7 +1,7 @@
-"""The im2col family: any convolution as a product of the filter and of columns, the input under each output.
+"""The im2col family: any convolution as a matrix product of the filter and columns, the input of each output.
 
 A first kernel writes the columns to a workspace of n * c * r * s * p * q * 4 bytes (each row of n * p * q
-floats rounded up to whole quads), a second one is that of the gemm family. The workspace is what it costs:
+floats rounded up to whole quads); the second is the gemm family's. The cost is the workspace:
 r * s / stride^2 times the input, written once and read back.
 """
 
@@ -22,9 +22,9 @@ from tilewright.problem import Problem
 
 MOST_BYTES = 2 << 30  # of the columns
 THREADS = 256
-TURNED = 16  # channels of an nhwc input from which on it is worth turning in shared memory
-TURNING_BYTES = 4 * 32 * 33  # of shared memory: 32 by 32 floats, rows of 33 against bank conflicts
-WRITING = 4  # times longer than a plain copy takes the first kernel (benchmarks/h100/trials.jsonl.gz)
+TURNED = 16  # fewest channels of an nhwc input for which transposing in shared memory pays
+TURNING_BYTES = 4 * 32 * 33  # of shared memory: 32 by 32 floats, rows padded to 33 against bank conflicts
+WRITING = 4  # time of the first kernel relative to a plain copy (benchmarks/h100/trials.jsonl.gz)
 ENOUGH = 2048 * 132  # threads that fill any device
 
 
@@ -40,7 +40,7 @@ class Im2col(Gemm):
     examples = ("n1c24h9w11k20r3s3p1u2-f32+bias",)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take what is no matrix product as it is, as long as the columns have room."""
+        """Support layers that are not already a matrix product, if the columns are not too large."""
         if reason := Family.refuses(self, problem, device):
             return reason
         if not product(problem).columns:
@@ -50,10 +50,10 @@ class Im2col(Gemm):
         return refused(problem, device)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out im2col and the launches of the product behind it."""
+        """Return the launch of im2col, then those of the product."""
         inner = blueprint(problem, device, config.values, aligned)
         place = [one.kernel for one in inner.launches].index("gemm")
-        before = inner.launches[:place]  # y filled with zeros, for shares to be added to
+        before = inner.launches[:place]  # fills y with zeros, to which shares are added
         first = replace(_launch(problem), chained=bool(before))
         behind = tuple(replace(one, chained=True) for one in inner.launches[place:])
         return Blueprint(
@@ -64,14 +64,14 @@ class Im2col(Gemm):
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count the product, and what im2col moves."""
+        """Count the work of the product, and the bytes that im2col moves."""
         work = super().work(problem, device, config)
         moved = float(problem.x_bytes + WRITING * column_bytes(problem))
         dram = float(problem.x_bytes + problem.w_bytes + problem.y_bytes)
         return replace(work, more_launches=1, more_bytes=moved, dram_bytes=dram)
 
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
-        """Spell out what the columns take."""
+        """Report the size of the columns."""
         pr, (up, across) = problem, problem.stride
         sizes = (pr.n, pr.c, pr.r, pr.s, pr.p, pr.q, 4)
         columns = prod(sizes)
@@ -85,13 +85,13 @@ class Im2col(Gemm):
 
 
 def _channels(pr: Problem) -> int:
-    """Channels that a thread of im2col takes (nchw): several, where there are threads enough."""
+    """Channels per thread of im2col (nchw): several if there are enough threads."""
     quads = product(pr).pitch // 4
     return next(n for n in (8, 4, 2, 1) if n == 1 or quads * pr.c // n >= ENOUGH)
 
 
 def _parts(pr: Problem) -> int:
-    """Parts of a filter's taps, a thread each: several, where there are not threads enough without them."""
+    """Parts that a filter's taps are split into, one per thread: several if there are too few threads."""
     threads = product(pr).pitch // 4 * pr.c
     return next((n for n in (1, pr.r) if threads * n >= ENOUGH), pr.r * pr.s)
 

@@ -18,12 +18,12 @@ class Product:
 
     Attributes:
         k, c, groups: output and input channels of a group (for columns: c * r * s), and groups.
-        pixels: outputs of all images.
-        columns: whether the input is what im2col.cu wrote, not x itself.
-        x_nhwc, y_nhwc: whether the channels of a pixel are neighbours.
-        pitch: floats from one channel of the input to the next, where they are no neighbours.
+        pixels: output pixels of all images.
+        columns: whether the input is the columns written by im2col.cu, not x itself.
+        x_nhwc, y_nhwc: whether the channels of a pixel are contiguous.
+        pitch: floats from one channel of the input to the next, if they are not contiguous.
         quads: whether four pixels of the input are always 16 aligned bytes (nchw).
-        strided: whether pixels are left out of the input.
+        strided: whether some input pixels are skipped.
     """
 
     k: int
@@ -45,7 +45,7 @@ class Product:
 
 @lru_cache(maxsize=4096)
 def product(pr: Problem) -> Product:
-    """Return the product behind a layer; of columns where the filter is not 1x1 or the input is padded."""
+    """Return the matrix product of a layer; of columns if the filter is not 1x1 or the input is padded."""
     pixels, plane = pr.n * pr.p * pr.q, pr.p * pr.q
     columns = pr.r * pr.s > 1 or any(pr.pad)
     strided = not columns and pr.stride != (1, 1)
@@ -60,13 +60,13 @@ def product(pr: Problem) -> Product:
 
 @dataclass(frozen=True, kw_only=True)
 class GemmTiling(ProductTiling):
-    """Those of the gemm kernel.
+    """Tiles of the gemm kernel.
 
     Attributes:
         kt, pt: output channels and pixels of a thread.
         run: channels unrolled into one loop body.
         x_pitch: floats from one row of the staged input to the next.
-        x_floats: of all.
+        x_floats: of the whole staged input.
     """
 
     kt: int
@@ -82,7 +82,7 @@ def threads(cf: Values) -> int:
 
 
 def run_of(cf: Values) -> int:
-    """Channels unrolled into one loop body: as many as the instruction cache holds, and whole buffers."""
+    """Channels unrolled into one loop body: whole fragment buffers that fit the instruction cache."""
     least, channels = cf["fd"] * cf["cv"], cf["cs"] // cf["sb"]
     run = channels
     while run % 2 == 0 and run // 2 % least == 0 and run * 4 * cf["tk"] * cf["v"] * cf["tp"] > MOST_BODY:
@@ -91,11 +91,11 @@ def run_of(cf: Values) -> int:
 
 
 def tiling_of(pd: Product, cf: Values, aligned: bool = True) -> GemmTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     kt, pt = 4 * cf["tk"], cf["v"] * cf["tp"]
     kb, pb = cf["wk"] * cf["lk"] * kt, cf["wp"] * 32 // cf["lk"] * pt
     cs = cf["cs"]
-    across = pb + (4 - pb) % 32 if pd.x_nhwc else pb  # 8 channels x 4 pixels meet 32 banks
+    across = pb + (4 - pb) % 32 if pd.x_nhwc else pb  # 8 channels x 4 pixels lie in 32 banks
     x_pitch = quad_pitch(cs) if cf["cv"] == 4 else across
     x_floats = lines((pb if cf["cv"] == 4 else cs) * x_pitch)
     wide = cf["cv"] == 4 or (pd.quads and pb % 4 == 0 and aligned)

@@ -1,4 +1,4 @@
-"""The gemm family: a convolution with 1x1 filters is a matrix product; register, warp and block tiles of it.
+"""The gemm family: 1x1 convolutions as matrix products, with register, warp and block tiles.
 
 Source of the stream-K schedule: D. Merrill et al., "Stream-K: Work-centric Parallel Decomposition for Dense
 Matrix-Matrix Multiplication on the GPU", arXiv:2301.03598.
@@ -61,7 +61,7 @@ class Gemm(Family):
     examples = ("n1c42h9w8k38r1s1-f32+bias",)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers that are matrix products as they are, on a GPU."""
+        """Support layers that are already matrix products, on a GPU."""
         if reason := super().refuses(problem, device):
             return reason
         if product(problem).columns:
@@ -69,7 +69,7 @@ class Gemm(Family):
         return refused(problem, device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         pd = product(problem)
         quads = pd.x_nhwc and pd.c % 4 == 0
         return (
@@ -93,19 +93,19 @@ class Gemm(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two when the shares are summed in a second pass."""
+        """Return the launch, or two if a second pass adds up the shares."""
         return blueprint(problem, device, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """One share of C of the longest block, then the shares one after the other."""
+        """Length of the longest chain of adds: a block's longest share of C, then the shares in turn."""
         cf = config.values
         steps = tiling_of(product(problem), cf).steps
         shares = steps if cf["stream"] else cf["sg"]
@@ -113,7 +113,7 @@ class Gemm(Family):
 
 
 def refused(problem: Problem, device: Device) -> str | None:
-    """Say what no config of the kernel can do."""
+    """Say why no config of the kernel can compute the problem; None if one can."""
     return no_gpu(device) or (None if problem.n else "the batch is empty")
 
 
@@ -127,7 +127,7 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 def _shares_out(problem: Problem, device: Device, cf: Values) -> bool:
-    """Whether a stream has steps for all blocks, that are no whole tiles, and full turns before a rest."""
+    """Whether a stream has steps for all blocks, not whole tiles, and (REST) full waves before the rest."""
     tiling = tiling_of(product(problem), cf | dict(stages=2))
     stream = stream_of(device, tiling, cf)
     if stream is None:
@@ -190,14 +190,14 @@ RULES = (
 
 
 def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool = True) -> Blueprint:
-    """Lay out the launches; the input of a product of columns is the buffer ``columns``."""
+    """Return the launches; the input of a product of columns is the buffer ``columns``."""
     pd = product(pr)
     cf = cf if aligned or pd.columns else {**cf, "cv": 1, "fd": 1 if cf["cv"] == 4 else cf["fd"]}
     tiling = tiling_of(pd, cf, aligned or pd.columns)
     c_padded = ceil_div(tiling.steps * cf["cs"], pr.r * pr.s)
     stream = stream_of(device, tiling, cf)
     blocks = stream.full_tiles + stream.blocks if stream else tiling.tiles * cf["sg"]
-    # Sums that wait for others: of each block; a block of a stream ends a tile and begins another.
+    # Partial sums that blocks store: a block of a stream has two, as it ends one tile and begins another.
     parts = tiling.tile * (2 * stream.blocks if stream else blocks)
     shared = {}
     if stream:

@@ -13,21 +13,21 @@ from tilewright.kernels.tile import COMBINE_NAMES, NONE
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
-# Issue slots of a word from shared memory, beyond the share that the model leaves idle anyway: less
-# where the next words are read early. Fitted to 1,679 configs of four products on an H100.
+# Issue slots per word from shared memory, beyond the share that the model leaves idle anyway: fewer if
+# the next words are read early. Fitted to 1,679 configs of four products on an H100.
 HIDDEN = {1: 0.4, 2: 0.2}
-LAST_TURN, REST = 1, 2  # what a stream shares out: the last full turn and the rest, or the rest alone
-STREAM_STORE = 4.0  # a block of the stream stores parts of two tiles, and reads others' back
+LAST_TURN, REST = 1, 2  # what a stream splits evenly: the last full wave and the rest, or only the rest
+STREAM_STORE = 4.0  # a block of the stream stores parts of two tiles, and reads those of others back
 
 
 @dataclass(frozen=True)
 class Stream:
-    """How a stream shares its tiles out.
+    """How a stream distributes its tiles.
 
     Attributes:
-        full_tiles: tiles that have a block each: they fill turns of the device.
-        blocks: those that share the steps of the other tiles: as many as run at once.
-        each: steps of each of these; the first ``longer`` have one more.
+        full_tiles: tiles computed by a block each, in full waves of the device.
+        blocks: blocks that split the steps of the other tiles evenly: as many as run at once.
+        each: steps of each of these blocks; the first ``longer`` have one more.
     """
 
     full_tiles: int
@@ -37,7 +37,7 @@ class Stream:
 
 
 def stream_of(device: Device, tiling: GemmTiling, cf: Values) -> Stream | None:
-    """Share tiles out; None where each tile, or each share of it, has a block of its own."""
+    """Distribute the tiles; None if each tile, or each share of it, has a block of its own."""
     if not cf["stream"]:
         return None
     blocks = device.units * cf["mb"]
@@ -46,14 +46,14 @@ def stream_of(device: Device, tiling: GemmTiling, cf: Values) -> Stream | None:
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count what one block and one thread do."""
+    """Count the work of one block and one thread."""
     pd = product(pr)
     tiling = tiling_of(pd, cf)
     stream = stream_of(device, tiling, cf)
-    blocks = stream.blocks if stream else tiling.tiles * cf["sg"]  # whose work is counted
+    blocks = stream.blocks if stream else tiling.tiles * cf["sg"]  # those whose work is counted
     steps = tiling.tiles * tiling.steps / blocks if stream else ceil_div(tiling.steps, cf["sg"])
     tiles = max(1.0, tiling.tiles / blocks) if stream else 1.0  # that a block stores
-    shared = max(1.0, tiles - stream.full_tiles / blocks) if stream else 0.0  # of these, whose parts meet
+    shared = max(1.0, tiles - stream.full_tiles / blocks) if stream else 0.0  # those combined from parts
     channels = steps * cf["cs"] / cf["sb"]  # of one thread
     words = (tiling.kt + tiling.pt) * channels * HIDDEN[cf["fd"]]
     staged = cf["cs"] * (tiling.kb + tiling.pb)  # words of a step

@@ -21,44 +21,44 @@ from tilewright.kernels.word import dtype_code, filter_bytes, in_tiles, word_byt
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import Problem
 
-MOST_SUMS = 16  # vectors of a tile: beside them there are the input's and a tap
-NEAR_BYTES = 24 << 10  # of an item's copied input: it stays in the first cache, beside what is stored
-# The same under a filter of one tap, whose tiles share no lines: longer runs come faster from memory
+MOST_SUMS = 16  # accumulator vectors of a tile: the input and a tap need registers, too
+NEAR_BYTES = 24 << 10  # of an item's copied input, which stays in the L1 cache beside what is stored
+# The same for a filter of one tap, whose tiles share no lines: longer runs load faster from memory
 # (64 channels of 256x256, to 2: 803 -> 763 us; to 32: 4311 -> 3812 on a machine at half speed).
 NEAR_BYTES_OF_ONE_TAP = 96 << 10
-MOST_BYTES = 256 << 10  # of it: it lies on the stack of a thread
-ITEMS_EACH = 4  # for each core, where the rows allow: else cores wait for the last one
-RUNS = 8  # of items, for each core: as many blocks are launched
-# Instructions of a core: of an item, a vector copied, a vector stored.
+MOST_BYTES = 256 << 10  # of it, as it lies on the stack of a thread
+ITEMS_EACH = 4  # items per core, if there are enough rows: with fewer, cores wait for the last one
+RUNS = 8  # runs of items per core, each a block
+# Instructions of a core: per item, vector copied, vector stored.
 ITEM, COPYING, STORING = 150.0, 4.0, 4.0
 
 
 def possible(pr: Problem, device: Device) -> bool:
-    """Whether vectors may lie over the columns."""
+    """Whether the lanes of a vector may be columns."""
     return not device.is_gpu and pr.layout_in == pr.layout_out == "nchw"
 
 
 def widths(pr: Problem, most: int) -> tuple[int, ...]:
-    """Columns of a vector, fewer than half of them past a row's end; one: by the kernel of other layouts."""
+    """Choices of a vector's columns, fewer than half past a row's end; 1: by the kernel of other layouts."""
     return tuple(v for v in (1, 2, 4, 8, 16) if v == 1 or v <= most and v < 2 * pr.q)
 
 
 def copied_bytes(pr: Problem, v: int, rows: int, columns: int) -> int:
-    """Bytes of the input under so many rows and columns, as an item copies it."""
+    """Bytes of the input that an item copies for ``rows`` and ``columns`` of outputs."""
     line = round_up(columns_under(pr, columns) + v - 1, v)
     return word_bytes(pr) * pr.cg * rows_under(pr, rows) * line
 
 
 def fits(pr: Problem, v: int, th: int, tw: int) -> bool:
-    """Whether a tile has no vector past the end of a row, and its input has room on a stack."""
+    """Whether no vector of a tile lies wholly past the end of a row, and its input fits the stack."""
     return (tw - 1) * v < pr.q and copied_bytes(pr, v, th, tw * v) <= MOST_BYTES
 
 
 def outputs_at_once(pr: Problem, th: int, tw: int) -> int:
-    """Output channels of a tile: as many as registers hold sums of, and the instruction cache code for.
+    """Output channels of a tile: as many as the registers have room for, and the instruction cache.
 
-    Of several groups one: the model was fitted to that, and takes more at once for 1.3 to 1.8 times as fast
-    as it is (512 channels of 28x28 in 32 groups, stride 2).
+    One if there are several groups: the model was fitted to that, and predicts more at once to be 1.3 to 1.8
+    times as fast as they are (512 channels of 28x28 in 32 groups, stride 2).
     """
     if pr.groups > 1:
         return 1
@@ -70,10 +70,10 @@ def outputs_at_once(pr: Problem, th: int, tw: int) -> int:
 
 
 def rolled_body(pr: Problem, th: int, tw: int) -> int | None:
-    """Vectors multiplied in the code for a filter whose rows are a loop; None where they cannot be.
+    """Vectors multiplied in the code if the filter's rows are a loop; None if they cannot be.
 
-    Lines at both ends of a tile lie under some of its output rows only, and are no part of the loop; they are
-    counted for layers of stride and dilation 1.
+    Input rows at both ends of a tile lie under only some of its output rows, and are not part of the loop;
+    they are counted for layers of stride and dilation 1.
     """
     if th == 1:
         return pr.s * tw
@@ -83,7 +83,7 @@ def rolled_body(pr: Problem, th: int, tw: int) -> int | None:
 
 
 def item_sides(pr: Problem, device: Device, cf: Values) -> tuple[int, int]:
-    """Rows and columns of an item: whole rows, and as many as the first cache and all cores have work for."""
+    """Rows and columns of an item: whole rows, as many as fit the L1 cache and leave work for all cores."""
     v, th, tile = cf["v"], cf["th"], cf["tw"] * cf["v"]
     near = NEAR_BYTES_OF_ONE_TAP if pr.r * pr.s == 1 else NEAR_BYTES
     columns = round_up(pr.q, v)
@@ -103,7 +103,7 @@ def _items(pr: Problem, rows: int, columns: int) -> int:
 
 
 def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprint:
-    """Lay out one launch, two where there is a pool; ``rolled``: the filter's rows are a loop."""
+    """Return the launch, or two if there is a pool; ``rolled``: the filter's rows are a loop."""
     rows, columns = item_sides(pr, device, cf)
     blocks = min(_items(pr, rows, columns), RUNS * device.units)
     combine, view = cf["combine"], View.unflattened(pr)
@@ -142,7 +142,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     loads = tiles * pr.cg * rows_under(pr, th) * pr.s * tw * each
     copied = copied_bytes(pr, v, rows, columns)
     copies = copied / (word_bytes(pr) * v)
-    channel_bytes = float(word_bytes(pr) * words(pr) * pr.r * pr.s)  # of the filter of a channel
+    channel_bytes = float(word_bytes(pr) * words(pr) * pr.r * pr.s)  # of a channel's filter
     intensity = 2.0 * taps * vectors / max(1.0, loads)
     return CpuWork(
         blocks=blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,

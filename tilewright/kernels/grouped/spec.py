@@ -1,6 +1,6 @@
 """The grouped family: depthwise layers and others of small groups, without shared memory.
 
-There is little arithmetic for each input: what limits is how soon its bytes are under way.
+There is little arithmetic per input: the limit is how soon loads are in flight.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from tilewright.kernels.word import PACKED_FLAT, dtype_code, filter_bytes, word_
 from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
 
-MOST_CHANNELS = 64  # of a group: more are worth a block's shared memory
-FEW_OUTPUTS = 4  # channels of a group: they would leave a CPU's vectors half empty, and columns fill them
-MOST_OUTPUTS = 128  # channels of a group up to which columns may be better for vectors anyway: y is nchw, too
+MOST_CHANNELS = 64  # of a group: with more, shared memory pays
+FEW_OUTPUTS = 4  # channels of a group that would leave a CPU's vectors half empty: columns fill them
+MOST_OUTPUTS = 128  # channels of a group for which vectors of columns may still be better: y is nchw, too
 
 
 class Grouped(Family):
@@ -58,7 +58,7 @@ class Grouped(Family):
     examples = tuple(f"n1c24h11w12k24r3s3p1g24-{dtype}-nhwc+bias" for dtype in dtypes)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers of several groups of few channels."""
+        """Support layers of several groups of few channels."""
         if reason := super().refuses(problem, device) or too_large(problem) or no_kernels(device):
             return reason
         few = problem.cg <= MOST_CHANNELS
@@ -70,7 +70,7 @@ class Grouped(Family):
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         gpu, together = device.is_gpu, problem.k if across(problem) else problem.kg
         most = min(device.lanes // word_registers(problem), 16)
         widths = (1, 2, 4) if gpu else up_to(max(4, most), (1, 2, 4, 8, 16))
@@ -89,24 +89,24 @@ class Grouped(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two where there is a pool."""
+        """Return the launch, or two if there is a pool."""
         if over_columns(problem, device, config["v"]):
             loop = rolled(problem, device, config["v"], config["th"], config["tw"])
             return grouped_columns.blueprint(problem, device, config.values, loop)
         return _blueprint(problem, device, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
-        """Count what one block does, and one thread of a GPU."""
+        """Count the work of one block, and on a GPU of one thread."""
         if over_columns(problem, device, config["v"]):
             return grouped_columns.work(problem, device, config.values)
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """All of a group's products, one after the other."""
+        """All products of a group, one after the other."""
         return problem.cg * problem.r * problem.s
 
 
@@ -135,7 +135,7 @@ RULES = (
 
 
 def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    if device.is_gpu and not aligned:  # neither are vectors of the input and output: one channel at a time
+    if device.is_gpu and not aligned:  # nor are vectors of the input and output: one channel at a time
         cf = {**cf, "v": 1}
     blocks = blocks_of(items_of(pr, cf), device, cf)
     combine = cf["combine"]
@@ -164,6 +164,6 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int, aligned: bool
         Y_VECTOR=int(pr.layout_out == "nhwc" and cf["v"] > 1),
         P_BLOCKS=ceil_div(pr.p, cf["th"]), Q_BLOCKS=ceil_div(pr.q, cf["tw"]),
         **share_defines(cf["combine"]),
-        # An item and the next one of its thread, THREADS_ALL on, are counted in 32 bits below that.
+        # Below that, the number of a thread's next item, THREADS_ALL further, fits 32 bits.
         OFFSET64=offset64(4 * pr.n * pr.c * pr.h * pr.w, 4 * pr.z_elements),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tiles of the grouped kernel: where its vectors lie, what a thread reads, unrolls and holds."""
+"""Tiles of the grouped kernel: what its vectors extend over, what a thread reads, unrolls and holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright.problem import Problem
 
 
 def across(pr: Problem) -> bool:
-    """Whether a vector lies over the groups: a depthwise layer whose channels are neighbours."""
+    """Whether the lanes of a vector are groups: of a depthwise layer with contiguous channels."""
     return pr.cg == pr.kg == 1 and pr.layout_in == pr.layout_out == "nhwc"
 
 
@@ -26,12 +26,12 @@ def channels_read(pr: Problem, v: int) -> int:
 
 
 def over_columns(pr: Problem, device: Device, v: int) -> bool:
-    """Whether a vector lies over the columns of a row, in a kernel of its own."""
+    """Whether the lanes of a vector are columns of a row, in a separate kernel."""
     return v > 1 and grouped_columns.possible(pr, device)
 
 
 def reads_quads(pr: Problem, cf: Values) -> bool:
-    """Whether a thread of a GPU reads rows four columns at a time: those of nchw, where fours are aligned."""
+    """Whether a thread of a GPU reads rows four columns at a time: in nchw, if fours are aligned."""
     divisible = pr.w % 4 == 0 and cf["tw"] * pr.stride[1] % 4 == 0
     return pr.layout_in == "nchw" and pr.dtype in ("f32", "f16", "bf16") and divisible
 
@@ -43,19 +43,19 @@ def stores_quads(pr: Problem, cf: Values) -> bool:
 
 
 def items_of(pr: Problem, cf: Values) -> int:
-    """Threads that have something to do."""
+    """Number of items: threads that have work."""
     return pr.n * (pr.k // cf["v"]) * ceil_div(pr.p, cf["th"]) * ceil_div(pr.q, cf["tw"])
 
 
 def blocks_of(items: int, device: Device, cf: Values) -> int:
-    """Blocks of a launch: an item for each thread of a GPU; a core takes runs of them."""
+    """Blocks of a launch: on a GPU a thread has an item, on a CPU a core takes runs of items."""
     if device.is_gpu:
         return ceil_div(items, cf["threads"])
     return min(items, grouped_columns.RUNS * device.units)
 
 
 def body_of(pr: Problem, device: Device, v: int, th: int, tw: int) -> int:
-    """Multiply-adds of one turn over the channels; a CPU's are of whole vectors."""
+    """Multiply-adds of one iteration over the channels; on a CPU of whole vectors."""
     if over_columns(pr, device, v):
         return pr.r * pr.s * th * tw
     each = 1 if across(pr) else channels_read(pr, v)
@@ -63,9 +63,9 @@ def body_of(pr: Problem, device: Device, v: int, th: int, tw: int) -> int:
 
 
 def rolled(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
-    """Whether the rows of the filter are a loop, since all of them would overflow the instruction cache.
+    """Whether the rows of the filter are a loop, since unrolled they would overflow the instruction cache.
 
-    On a GPU two at a time, of an output row that gives a thread enough to do. On a CPU in nhwc wherever a
+    On a GPU two at a time, for one output row with enough work for a thread. On a CPU in nhwc whenever a
     tile has a single row: less code is faster (5x5 at 28x28: 296 instead of 526 us, 3x3: 232 instead of 278).
     """
     body = body_of(pr, device, v, th, tw)

@@ -20,13 +20,13 @@ from tilewright.kernels.word import filter_bytes, issue_slots, read_bytes, word_
 from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import DTYPE_BYTES, Problem
 
-# Instructions of a core: of an item, an input, an output. Source: fitted to 127 configs of 19 layers on 4
+# Instructions of a core: per item, input, output. Source: fitted to 127 configs of 19 layers on 4
 # cores of a Sapphire Rapids (PoCL 3).
 ITEM, CHECKING, STORING = 100.0, 6.0, 6.0
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> Work:
-    """Count what one block does, and one thread of a GPU."""
+    """Count the work of one block, and on a GPU of one thread."""
     return (_gpu_work if device.is_gpu else _cpu_work)(pr, device, cf)
 
 
@@ -59,7 +59,7 @@ def _gpu_work(pr: Problem, device: Device, cf: Values) -> GpuWork:
 
 
 def _lines(pr: Problem, cf: Values) -> float:
-    """Cache lines of 128 bytes that a warp's load reads, two at least: neighbours lie ``apart``."""
+    """Cache lines of 128 bytes that a warp's load reads, at least two: neighbours lie ``apart``."""
     apart = cf["tw"] * pr.stride[1] if pr.layout_in == "nchw" else channels_read(pr, cf["v"])
     return min(32.0, max(2.0, apart * DTYPE_BYTES[pr.dtype] * 32 / 128))
 
@@ -70,12 +70,12 @@ def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     blocks = blocks_of(items, device, cf)
     run = items / blocks
     taps, pixels = words(pr) * pr.r * pr.s, cf["th"] * cf["tw"]
-    # Inputs of an item; over groups vectors of them.
+    # Inputs of an item, or vectors of them if lanes are groups.
     inputs = rows_under(pr, cf["th"]) * columns_under(pr, cf["tw"]) * words(pr)
     loads = inputs / (1 if over else channels_read(pr, v))
     fetched = read_bytes(pr) * inputs * (v if over else 1)
-    tile_bytes = float(word_bytes(pr) * taps * v)  # of the filter of an item
-    # What of the filter is read before any of it is read again.
+    tile_bytes = float(word_bytes(pr) * taps * v)  # of an item's filter
+    # Bytes of the filter read before any of them is read again.
     reused_bytes = float(filter_bytes(pr)) if pr.layout_out == "nhwc" else tile_bytes
     intensity = 2.0 * taps * pixels * v / max(1, inputs * (v if over else 1))
     return CpuWork(

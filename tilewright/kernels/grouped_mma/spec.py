@@ -1,7 +1,7 @@
 """The grouped_mma family: many small groups on tensor cores.
 
 Implicit GEMM copies a tile of pixels for each tap of each group. Here pixels are staged once, and the rows
-of a product are 16 bytes of their channels, wherever a tap is.
+of a product are 16 bytes of their channels, at any tap.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_de
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-MOST_WORDS = 64  # registers of a lane for the filter of eight outputs, or 128 for a bundle: more do not fit
-GRANULE = 8  # registers that a thread is given at a time
+MOST_WORDS = 64  # registers of a lane for the filter of eight outputs (128 for a bundle): more would not fit
+GRANULE = 8  # unit in which a thread's registers are allocated
 
 
 class GroupedMma(Family):
@@ -55,10 +55,10 @@ class GroupedMma(Family):
     dtypes = ("f16", "bf16", "i8", "q8")
     examples = tuple(f"n2c{c}h9w11k{c}r3s3p1g4-{dtype}-nhwc+bias" for dtype in dtypes for c in (32, 128))
     widens = False
-    plain = False  # where groups are smaller than 16 bytes, their neighbours' inputs are multiplied by zeros
+    plain = False  # for groups smaller than 16 bytes, inputs of neighbouring groups are multiplied by zeros
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers whose groups fill pieces of 16 bytes, on a device that has tensor cores."""
+        """Support layers whose groups fill pieces of 16 bytes, on a device that has tensor cores."""
         if reason := super().refuses(problem, device) or too_large(problem) or no_tensor_gpu(device):
             return reason
         if problem.groups == 1:
@@ -74,7 +74,7 @@ class GroupedMma(Family):
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         return (
             POOL_PARAM,
             Param("nt", _tiles(problem), "pieces of 8 outputs of a bundle that a warp makes"),
@@ -89,11 +89,11 @@ class GroupedMma(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two where there is a pool."""
+        """Return the launch, or two if there is a pool."""
         cf = config.values
         tiling, bundle = tiling_of(problem, cf), _bundle(problem)
         return whole_sums(
@@ -106,11 +106,11 @@ class GroupedMma(Family):
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """All products of the sum, some of them with zeros."""
+        """All products of the sum, including those with zeros."""
         return pieces_of_sum(problem, _bundle(problem)) * PIECE // DTYPE_BYTES[problem.dtype]
 
 
@@ -132,12 +132,12 @@ def _body(pr: Problem, cf: Values) -> int:
 
 
 def _divisors(pr: Problem, values: tuple[int, ...]) -> tuple[int, ...]:
-    """Of the values those that share out all bundles."""
+    """Those of the values that divide the number of bundles."""
     return tuple(v for v in values if pr.groups // _bundle(pr).groups % v == 0)
 
 
 def _tiles(pr: Problem) -> tuple[int, ...]:
-    """Parts of a bundle's pieces of outputs: all, or as many for each of several warps."""
+    """Choices of how many of a bundle's pieces of outputs a warp has: all, or an equal part of them."""
     tiles = _bundle(pr).tiles
     return tuple(v for v in (1, 2, 3, 4, 5, 6, 7, 8, tiles) if v <= tiles and tiles % v == 0)
 
@@ -147,7 +147,7 @@ def _threads(cf: Values) -> int:
 
 
 def _least(cf: Values) -> Values:
-    """The smallest config that choices made so far may lead to, for rules that save a search time."""
+    """The smallest config that the choices so far can lead to, for rules that cut a search early."""
     return dict(combine=NONE, tw=EIGHT, pt=1, th=1, wm=1, mb=1) | cf
 
 

@@ -12,9 +12,9 @@ from tilewright.kernels.split_k import stored_bytes
 from tilewright.kernels.tile import columns_under, rows_under
 from tilewright.problem import DTYPE_BYTES, Problem
 
-PIECE = 16  # bytes of a row of a matrix (ldmatrix), and of a copy; and bytes that a thread stores at once
+PIECE = 16  # bytes of a row of a matrix (ldmatrix), of a copy, and of a thread's store
 PIXELS, CHANNELS = 16, 8  # of a product
-EIGHT = 8  # rows of a matrix: columns of a tile are as many, and lie in different banks
+EIGHT = 8  # rows of a matrix: as many columns of a tile, which lie in different banks
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class GroupBundle:
     """Groups that are multiplied together: their input channels are whole pieces of 16 bytes.
 
     Attributes:
-        groups: 1, or as many small ones as fill a piece; others' channels meet zeros of the filter.
+        groups: 1, or as many small ones as fill a piece; the filter has zeros for other groups' channels.
         pieces: of a pixel's input channels.
         outputs: output channels.
     """
@@ -38,7 +38,7 @@ class GroupBundle:
 
 
 def bundle_of(pr: Problem) -> GroupBundle | None:
-    """The bundle of a layer; None where groups do not fill pieces, or their outputs no product."""
+    """The bundle of a layer; None if groups do not fill pieces, or their outputs do not fill products."""
     numbers = PIECE // DTYPE_BYTES[pr.dtype]
     groups = 1 if pr.cg % numbers == 0 else numbers // pr.cg
     channels, outputs = groups * pr.cg, groups * pr.kg
@@ -49,19 +49,19 @@ def bundle_of(pr: Problem) -> GroupBundle | None:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedMmaTiling:
-    """Sizes that follow from a problem and a config.
+    """Sizes derived from a problem and a config.
 
     Attributes:
-        bundle: what is multiplied together.
-        parts: of a bundle's outputs, one for each warp.
-        row_sum: pieces along a row of the filter: two make a product, a last one half of one.
+        bundle: groups that are multiplied together.
+        parts: parts of a bundle's outputs, one per warp.
+        row_sum: pieces along a row of the filter: two make a product, an odd last one half of one.
         seen: rows of the image under a strip's outputs.
-        columns: of the image under a tile, from one to the next.
-        length: columns that are the stride apart, staged side by side.
+        columns: of the image under a tile, from the first to the last.
+        length: columns one stride apart, which are staged contiguously.
         pieces: staged pieces of a pixel: of all the block's bundles.
         swizzle: pieces that are exchanged, so that eight pixels lie in different banks; a power of two.
-        run: outputs that a thread has side by side.
-        turned: bundles among which lanes exchange their runs, so that a thread stores as many runs of one.
+        run: contiguous outputs of a thread.
+        turned: bundles among which lanes exchange runs, so that a thread stores as many runs of one bundle.
         words: registers of a lane for the filter.
         turns: strips of 16 columns, or twice 8, that a warp takes one after the other.
     """
@@ -92,7 +92,7 @@ def pieces_of_sum(pr: Problem, bundle: GroupBundle) -> int:
 
 
 def columns_at_once(pr: Problem, aligned: bool = True) -> tuple[int, int]:
-    """Columns of a channel that a thread loads at once of nchw, and how many come before the first needed."""
+    """Columns of a channel that a thread loads at once in nchw, and how many precede the first needed."""
     run = in_word(pr)
     if pr.layout_in == "nhwc" or pr.w % run or not aligned:
         return 1, 0
@@ -100,12 +100,12 @@ def columns_at_once(pr: Problem, aligned: bool = True) -> tuple[int, int]:
 
 
 def strip_rows(tw: int, pt: int) -> int:
-    """Rows of a strip: its two times eight columns are side by side, or one below the other."""
+    """Rows of a strip: its two runs of eight columns are side by side, or one below the other."""
     return 2 * pt if tw // EIGHT % 2 else pt
 
 
 def tiling_of(pr: Problem, cf: Values) -> GroupedMmaTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     return _sizes(pr, *(cf[name] for name in ("th", "tw", "nt", "bw", "pt", "wn", "wm", "combine")))
 
 
@@ -117,7 +117,7 @@ def _sizes(
     assert bundle
     rows, columns = rows_under(pr, th), columns_under(pr, tw)
     parts = bundle.tiles // nt
-    bundles = max(1, wn * bw // parts)  # 0 of a config that a rule forbids
+    bundles = max(1, wn * bw // parts)  # 0 for a config that a rule forbids
     length, pieces = ceil_div(columns, pr.stride[1]), bundle.pieces * bundles
     seen = {i * pr.stride[0] + r * pr.dilation[0] for i in range(pt) for r in range(pr.r)}
     out_bytes = stored_bytes(pr, combine)
@@ -138,7 +138,7 @@ def _sizes(
 
 
 def registers(pr: Problem, cf: Values) -> int:
-    """Estimate of the registers a thread needs: sums, its channels' bias and scale, the filter, addresses."""
+    """Estimate of the registers a thread needs: sums, bias and scale of its channels, filter, addresses."""
     tiling, channels = tiling_of(pr, cf), 2 * cf["bw"] * cf["nt"]
     held = 2 * cf["pt"] + pr.epilogue.bias + pr.requantised
     return channels * held + tiling.words + ceil_div(tiling.row_sum, 2) * cf["bw"] + tiling.row_sum + 41

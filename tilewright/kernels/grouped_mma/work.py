@@ -22,31 +22,31 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
 # Fitted to trials of the family on an H100 (benchmarks/h100/trials.jsonl.gz).
-FETCH = 0.63  # of the time to the first data
-COPIED, PLACED, FINISHED = 42.0, 17.0, 0.75  # instructions of a copy, an address, an output
-LOADED = 55.0  # of a load of nchw, whose next ones wait for it
-STORED, PORT = 0.05, 0.57  # times what is counted: stores, matrices loaded
-LINES = 3.2  # cycles of the port of shared memory for a line of x or y: what stores take, not their bytes
+FETCH = 0.63  # relative time to the first data
+COPIED, PLACED, FINISHED = 42.0, 17.0, 0.75  # instructions per copy, address, output
+LOADED = 55.0  # instructions per load of nchw, for which the next loads wait
+STORED, PORT = 0.05, 0.57  # factors of the counts of stores and of loaded matrices
+LINES = 3.2  # cycles of the shared-memory port per line of x or y, which bounds stores, not their bytes
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count what one block and one thread do."""
+    """Count the work of one block and one thread."""
     tiling, warps = tiling_of(pr, cf), cf["wm"] * cf["wn"]
     threads, outputs = 32 * warps, CHANNELS * cf["nt"]
     strips, pixels = tiling.turns * cf["bw"], tiling.turns * cf["pt"] * PIXELS  # of a warp
     pairs = ceil_div(tiling.row_sum, 2)  # of pieces, along a row of the filter
     loads, addresses = strips * tiling.seen * pairs, strips * pairs
     products = pixels // PIXELS * cf["bw"] * cf["nt"] * pr.r * pairs
-    short = products * tiling.row_sum / (2 * pairs)  # where a half counts half
+    short = products * tiling.row_sum / (2 * pairs)  # with half products counted half
     staged = tiling.pieces * tiling.rows * tiling.columns
     x_bytes, loaded, touched = _read(pr, tiling)
     combine, kb = cf["combine"], outputs * cf["bw"] * cf["wn"]
     sums = cf["th"] * cf["tw"] * kb
     out_bytes = stored_bytes(pr, combine)
     w_bytes = 128.0 * tiling.words * cf["wn"]
-    lines = warps * pixels * cf["bw"] * 2 * cf["nt"] / (tiling.run * tiling.turned)  # of y that stores reach
+    lines = warps * pixels * cf["bw"] * 2 * cf["nt"] / (tiling.run * tiling.turned)  # of y that are stored to
     lines = lines / (2 if pr.layout_out == "nchw" and out_bytes == 2 else 1) + touched
-    stored = 4 * tiling.run * out_bytes * cf["bw"]  # neighbouring bytes of a pixel that a warp stores
+    stored = 4 * tiling.run * out_bytes * cf["bw"]  # contiguous bytes of a pixel that a warp stores
     return GpuWork(
         blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),
         resident=resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"]), fetch=FETCH,
@@ -66,7 +66,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
 
 
 def _read(pr: Problem, tiling: GroupedMmaTiling) -> tuple[float, float, float]:
-    """Bytes of x that a block reads; of nchw also its loads and the lines that these lie in."""
+    """Bytes of x that a block reads; for nchw also the number of its loads and of the lines they touch."""
     if pr.layout_in == "nhwc":
         staged = tiling.pieces * tiling.rows * tiling.columns
         return PIECE * staged * (1.0 if tiling.pieces % 2 == 0 else 2.0), 0.0, 0.0

@@ -1,4 +1,4 @@
-"""What a config of the hopper family comes to: its launches, their buffers, and what kernels are told."""
+"""The blueprint of a config of the hopper family: its launches, their buffers, the kernels' defines."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from tilewright.kernels.untuned.nhwc import (
 )
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
-LEAST_ROOM = (8, 28)  # registers beside those counted, to unroll a loop of stores; of one that divides too
+LEAST_ROOM = (8, 28)  # spare registers needed to unroll the loop of stores; of one with divisions, too
 
 
 def blueprint_of(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    """Lay out one launch; some before it copy the input, some behind it sum shares, pool, fall back."""
+    """Return the launch; others before it copy the input, after it sum shares, pool or fall back."""
     if not aligned and (cf["x"] == AS_IS or turns_runs(pr, cf["x"])):
-        cf = cf | dict(x=COPIED)  # to a buffer that is
+        cf = cf | dict(x=COPIED)  # to an aligned buffer
     tiling = tiling_of(pr, device, cf)
     who = finish(pr, cf, aligned) if device.is_cuda else BY_TILE
     blocks = min(tiling.blocks, cf["mb"] * device.units) if tiling.stays and who == OWN else tiling.blocks
@@ -73,7 +73,7 @@ def blueprint_of(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blue
 
 
 def _main(pr: Problem, tiling: HopperTiling, cf: Values, blocks: int, copied: bool) -> Launch:
-    """Return the launch of hopper.cu: it reads x or, if ``copied``, what launches before have made of it."""
+    """Return the launch of hopper.cu; it reads x or, if ``copied``, what earlier launches made of x."""
     return Launch(
         "hopper", (blocks, 1, 1), (tiling.threads, 1, 1),
         (*operands(cf["combine"], "copied" if copied else "x"), "partial", "arrived",
@@ -84,7 +84,7 @@ def _main(pr: Problem, tiling: HopperTiling, cf: Values, blocks: int, copied: bo
 
 
 class _Beside(NamedTuple):
-    """Launches before the main one, which copy the input, and behind all, with their buffers and programs."""
+    """Launches before the main one, which copy the input, and after all, with their buffers and programs."""
 
     before: tuple[Launch, ...] = ()
     behind: tuple[Launch, ...] = ()
@@ -95,7 +95,7 @@ class _Beside(NamedTuple):
 def _beside(
     pr: Problem, tiling: HopperTiling, cf: Values, aligned: bool, defines: Values, units: int
 ) -> _Beside:
-    """Say what runs beside the main launch, by the way the input is read."""
+    """Return what runs besides the main launch, which depends on how the input is read."""
     chunks = held(pr, cf)
     if cf["x"] == COPIED:
         moved = copy_defines(pr, chunks, tiling.x_parts, aligned) | _products(pr, cf, "COPIED_AS")
@@ -109,14 +109,14 @@ def _beside(
         layer |= dict(N=tiling.view.n) | layer_defines(pr, tiling.view)
         rows = tiling.k_tiles * tiling.kb
         last = fallback.program(layer, pr, rows, _tiles_bytes(pr, tiling))
-        again = fallback.launch(pr, units, halves.MOVED)  # writes over what the others have made of y
+        again = fallback.launch(pr, units, halves.MOVED)  # overwrites what the others stored to y
         programs = (*halves.programs(pr, chunks), last)
         return _Beside(halves.launches(pr, chunks), (again,), halves.workspace(pr, chunks), programs)
     return _Beside()
 
 
 def _pack(pr: Problem, tiling: HopperTiling, cf: Values) -> tuple[tuple[str, int], ...]:
-    """Tell who packs the filter how it is to lie."""
+    """Return the packer's defines of the filter's order."""
     return (
         ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", tiling.kb), ("PACK_STEPS", tiling.steps),
         ("PACK_C", _run_channels(pr, cf, tiling)),
@@ -128,14 +128,14 @@ def _pack(pr: Problem, tiling: HopperTiling, cf: Values) -> tuple[tuple[str, int
 
 
 def _run_channels(pr: Problem, cf: Values, tiling: HopperTiling) -> int:
-    """Channels of a tap that are neighbours in the sum: of a step; where planes begin anywhere, of a lead."""
+    """Consecutive channels of a tap in the sum: those of a step, or of a lead if planes begin anywhere."""
     if cf["x"] == GATHERED:
         return pr.cg
     return cf["chunks"] * numbers(pr, cf["x"]) * (tiling.steps // leads(pr) if skewed(pr, cf["x"]) else 1)
 
 
 def _pack_leads(pr: Problem, cf: Values) -> tuple[tuple[str, int], ...]:
-    """Tell who packs the filter of channels in the order of their leads: as taps, the longest lead first."""
+    """Return the packer's defines of channels ordered by their leads: as taps, the longest lead first."""
     if not skewed(pr, cf["x"]):
         return ()
     return ("CG", pr.cg // leads(pr)), ("SIZE_S", leads(pr)), ("PACK_LEAP", leap(pr))
@@ -148,7 +148,7 @@ def _packer(pr: Problem, cf: Values) -> str:
 
 
 def _products(pr: Problem, cf: Values, name: str) -> Values:
-    """Define what is multiplied, where DTYPE does not say it."""
+    """Return the define of what is multiplied, if DTYPE does not say it."""
     found = products(pr, cf["x"])
     return {name: found} if found != PLAIN else {}
 
@@ -158,13 +158,13 @@ def _tiles_bytes(pr: Problem, tiling: HopperTiling) -> int:
 
 
 def _packed_bytes(pr: Problem, tiling: HopperTiling, cf: Values) -> int:
-    """All tiles; of halves then how far each row was moved, and what a fallback needs."""
+    """Bytes of all tiles; for halves also how far each row was shifted, and what a fallback needs."""
     beside = fallback.beside_bytes(pr, tiling.k_tiles * tiling.kb) if cf["x"] == HALVED else 0
     return _tiles_bytes(pr, tiling) + beside
 
 
 def _plane_defines(pr: Problem, cf: Values) -> Values:
-    """Define the spans of planes that the copy engine brings, and where these begin anywhere their leads."""
+    """Return the defines of the spans of planes that the copy engine copies, and of leads if there are."""
     spans = spans_of(pr, cf["bn"]) if cf["x"] == PLANES else None
     span = dict(SPAN=spans.outputs if spans else 0)
     if not skewed(pr, cf["x"]):
@@ -175,7 +175,7 @@ def _plane_defines(pr: Problem, cf: Values) -> Values:
 
 
 def _most_bytes(pr: Problem, tiling: HopperTiling, cf: Values) -> int:
-    """Bytes of the largest buffer: what decides how wide an offset is."""
+    """Bytes of the largest buffer, which decides how wide offsets are."""
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiling.tiles * tiling.kb * tiling.nb)
     copied = copied_bytes(pr, held(pr, cf), tiling.x_parts)
     return max(copied, pr.x_bytes, sums_bytes, _packed_bytes(pr, tiling, cf))
@@ -190,7 +190,7 @@ def _tight(pr: Problem, tiling: HopperTiling, cf: Values, device: Device) -> boo
 
 
 def _defines(pr: Problem, tiling: HopperTiling, cf: Values, aligned: bool, device: Device) -> Values:
-    """Define the knobs, and what follows from them but for how sums are finished."""
+    """Return the defines of the parameters and of what follows from them, except how sums are finished."""
     view = tiling.view
     return image_defines(pr, view) | _products(pr, cf, "PRODUCTS") | tiling.defines() | dict(
         PROMOTED=PROMOTED.get(products(pr, cf["x"]), 0),

@@ -1,4 +1,4 @@
-"""What comes before a kernel that reads two numbers of f16 for each f32 of the input (halves.h)."""
+"""Launches before a kernel that reads two f16 numbers for each f32 number of the input (halves.h)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.kernels.products import HALVES
 from tilewright.kernels.untuned.nhwc import COPY_THREADS, copied_bytes, copier, copy, copy_defines
 from tilewright.problem import Problem
 
-MOVED = "moved"  # the buffer that begins with how far the input was moved, and what speaks against that
+MOVED = "moved"  # buffer that begins with the input's shift (halves.h) and its misfits (halves_guard.h)
 _AT_ONCE = 8  # numbers that a thread of largest.cu reads at once
 
 
@@ -19,12 +19,12 @@ def _count(pr: Problem) -> int:
 
 
 def _blocks(pr: Problem) -> int:
-    """Blocks that look for the largest number: at most as many as nhwc.cu has threads to read them."""
+    """Blocks that search for the largest number: at most as many as nhwc.cu has threads to read them."""
     return min(COPY_THREADS, ceil_div(_count(pr), COPY_THREADS * _AT_ONCE))
 
 
 def launches(pr: Problem, chunks: int) -> tuple[Launch, Launch]:
-    """Return what finds the largest number of x, and what splits x: of a pixel so many chunks, twice."""
+    """Return the launches that find the largest number of x and split x: into twice ``chunks`` per pixel."""
     second = replace(copy(pr, chunks), args=("x", "copied", MOVED), chained=True)
     return Launch("largest", (_blocks(pr), 1, 1), (COPY_THREADS, 1, 1), ("x", MOVED)), second
 

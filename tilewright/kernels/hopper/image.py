@@ -1,4 +1,4 @@
-"""What the copy engine is told of the input, and where threads copy it instead."""
+"""The tensor map of the input for the copy engine, and when threads copy it instead."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from tilewright.problem import DTYPE_BYTES, Problem
 
 APART, SWIZZLED = range(2)
 PIECES = ("pieces of 16 bytes apart", "swizzled rows")
-IMAGED = ("x", "wn", "bn", "chunks", "pieces", "tall")  # parameters that say what the copy engine is told
-MOST_MOVED = 255  # columns or rows, by which the copy engine moves a box for a tap
+IMAGED = ("x", "wn", "bn", "chunks", "pieces", "tall")  # parameters that decide the tensor map
+MOST_MOVED = 255  # columns or rows by which the copy engine can shift a box for a tap
 
 
 def image_of(pr: Problem, cf: Values) -> TensorMap | None:
-    """The input for the copy engine, a line of a patch at a time; None where threads copy it."""
+    """The tensor map of the input, a line of a patch at a time; None if threads copy it."""
     return _image(pr, *(cf[name] for name in IMAGED))
 
 
 @lru_cache(maxsize=8192)
 def _image(pr: Problem, *values: int) -> TensorMap | None:
-    """Work out what ``image_of`` returns, from the values of ``IMAGED``.
+    """Return what ``image_of`` does, from the values of ``IMAGED``.
 
-    None (threads copy instead of the copy engine) where pieces are not swizzled, or made here; where a box
-    would read past the last channels of a group into the next group's, or from high parts into low ones; and
-    where the threads split numbers themselves because no kernel before has done so.
+    None (threads copy instead of the copy engine) if pieces are not swizzled, or are gathered or transposed
+    here; if a box would read past the last channels of a group into the next group's, or from high parts into
+    low ones; and if the threads have to split numbers because no earlier kernel did.
     """
     cf = dict(zip(IMAGED, values, strict=True))
     product, parts = products(pr, cf["x"]), parts_of(pr)
@@ -69,9 +69,9 @@ def _image(pr: Problem, *values: int) -> TensorMap | None:
 
 
 def _planes(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
-    """The input in nchw for the copy engine, a span of each of a step's channels at a time.
+    """The tensor map of an input in nchw: a copy takes a span of each of a step's channels.
 
-    Where planes begin anywhere, all that lie between two of one lead are one row.
+    If planes begin anywhere, a row is all planes from one to the next with the same lead.
     """
     view, spans, apart = View.of(pr), spans_of(pr, cf["bn"]), leads(pr)
     deep = cf["chunks"] * of_piece
@@ -87,12 +87,12 @@ def _planes(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
 
 
 def joint(pr: Problem, way: int, image: TensorMap | None) -> bool:
-    """Whether patches come and go with the filters that read them, so that a batch may have several."""
+    """Whether patches share the buffers and barriers of their filters, so that a batch may have several."""
     return image is not None and (way in ANEW or pr.r * pr.s == 1)
 
 
 def raw_of(pr: Problem, cf: Values) -> TiledMap | None:
-    """The input for the copy engine where it is turned: a segment of each of a step's channels at a time."""
+    """The tensor map of an input to be transposed: a copy takes a segment of each of a step's channels."""
     if not turns_runs(pr, cf["x"]):
         return None
     return TiledMap(

@@ -1,19 +1,19 @@
-"""Where things lie in a block's shared memory: said here alone, and to the kernel by defines of like names.
+"""The layout of a block's shared memory, defined here only; the kernel has defines of the same names.
 
 ::
 
-    0             filters: STAGES * BATCH tiles of W_BYTES      at the end the tile of sums lies over both,
+    0             filters: STAGES * BATCH tiles of W_BYTES      at the end overlaid by the tile of sums,
     X_FROM        patches: X_STAGES of X_BYTES                  [SLOW][PITCH] of 4 bytes, or rows of pixels
-    RAW_FROM      channels of nchw as they are, that are to be turned
-    TABLE_FROM    where places of a patch are in x, or pixels to be turned in a patch; not of what is mapped
-    OUTS_FROM     where outputs are in y, unless blocks stay
-    OWN_FROM      what warps need that store while buffers are filled (blocks that stay), or that have
-                  a residual copied by then: rows or tables
-    MEET_FROM     what the shares of a cluster have of this block's rows, or pairs of pixels
+    RAW_FROM      channels of nchw as they are, before they are transposed
+    TABLE_FROM    positions in x of a patch's places, or in a patch of pixels to be transposed; not if mapped
+    OUTS_FROM     positions of outputs in y, unless blocks are persistent
+    OWN_FROM      rows or tables of warps that store while buffers are filled (persistent blocks), or that
+                  have a residual copied by then
+    MEET_FROM     partial sums from the shares of a cluster, for this block's rows or pairs of pixels
     BARS_FROM     barriers
     SHARED_END
 
-Where numbers are split, a tile of filters and a patch are two each: of high parts, and behind it of low ones.
+If numbers are split, a tile of filters and a patch have two parts each: the high parts, then the low parts.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from tilewright.kernels.hopper.sum import parts_of
 from tilewright.problem import Problem
 
 OWN_ROWS = 32  # pixels that warps store at once while buffers are filled
-OWN_PIXELS = 64  # of a channel, that a warp stores at once in nchw
+OWN_PIXELS = 64  # pixels of a channel that a warp stores at once in nchw
 WARP_CHANNELS = 16
-DUMP = 4  # entries of a table: 16 bytes behind it, for what is no place of a patch
-ALIGNMENT = 1024  # bytes to align the buffers
+DUMP = 4  # extra entries of a table, 16 bytes, for pixels that are no place of a patch
+ALIGNMENT = 1024  # of the buffers, in bytes
 BARRIER = 8  # bytes
 
 
 class Layout(NamedTuple):
-    """Places in shared memory and sizes of what lies there, in bytes unless they say otherwise.
+    """Offsets in shared memory and sizes of what lies there, in bytes unless stated otherwise.
 
     Attributes:
         w_bytes, x_bytes: of a tile of filters, of a patch, with low parts.
-        x_next: from a piece of a place in a patch to the next one, where they lie apart.
+        x_next: from a piece of a place in a patch to its next piece, if pieces lie apart.
         x_stages: patches that there is room for.
-        x_bars: pairs of barriers for them; there are none of those that come with their filters.
-        kt: channels of the tile of sums; of its sides ``fast`` lie together.
-        pitch: numbers from one row of the tile of sums to the next: no two banks of a warp are the same.
-        own_rows: pixels of a team that warps store at once, where they store their own sums.
+        x_bars: pairs of barriers for them; 0 if patches share the barriers of their filters.
+        kt: channels of the tile of sums; the elements of its side ``fast`` are contiguous.
+        pitch: numbers from one row of the tile of sums to the next, without bank conflicts in a warp.
+        own_rows: pixels of a team that warps store at once, if they store their own sums.
         own_pitch: from one of these to the next: 8 of them are in different banks. In nchw from one of a
             warp's channels to the next.
         mine: rows of the tile of sums that a block of a cluster finishes.
-        pairs: or pairs of pixels.
-        segments: of pixels that are to be turned, for a patch; 0 where none come so.
-        raw_stages: patches that there is room for, as they are before that.
+        pairs: pairs of pixels that it finishes (MET).
+        segments: segments of pixels of a patch that are transposed; 0 if none are.
+        raw_stages: patches that there is room for before they are transposed.
     """
 
     w_bytes: int
@@ -88,7 +88,7 @@ class Layout(NamedTuple):
     shared_end: int
 
     def defines(self) -> Values:
-        """Return all that the kernel is told: ``X_FROM`` for ``x_from``."""
+        """Return the kernel's defines: ``X_FROM`` for ``x_from``."""
         return {name.upper(): value for name, value in self._asdict().items()}
 
 
@@ -98,7 +98,7 @@ def filter_bytes(pr: Problem, cf: Values) -> int:
 
 
 def _own_rows(pr: Problem, cf: Values, few: bool) -> tuple[int, int, int]:
-    """Rows by way of which warps store their own sums: how many at once, the pitch of one, bytes of all."""
+    """Rows through which warps store their own sums: how many at once, the pitch of one, bytes of all."""
     size = out_bytes(pr, cf)
     of_matrices = 32 // size  # pixels that a warp writes there at once
     rows = round_up(cf["bn"], of_matrices)
@@ -111,7 +111,7 @@ def _own_rows(pr: Problem, cf: Values, few: bool) -> tuple[int, int, int]:
 
 
 def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layout:
-    """Lay out a block's shared memory: of one that ``stays``; ``who`` finishes sums (None: room for any)."""
+    """Lay out a block's shared memory; ``stays``: it is persistent; ``who``: finishes sums (None: any)."""
     kb, nb, sc, parts = 64 * cf["wm"], cf["bn"] * cf["wn"], cf["sc"], parts_of(pr)
     image, places = image_of(pr, cf), places_of(pr, cf)
     # filters and patches
@@ -120,7 +120,7 @@ def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layo
     x_bytes = (16 * places if cf["pieces"] == SWIZZLED else x_next) * cf["chunks"] * parts
     x_stages, x_bars = (cf["stages"] * cf["batch"], 0) if joint(pr, cf["x"], image) else (cf["xs"], cf["xs"])
 
-    # the tile of sums; or rows of pixels, and tables of them
+    # the tile of sums; or rows of pixels, and their tables
     kt = min(kb, round_up(pr.kg, 8))
     slow, fast, pitch = (nb, kt, kt + 4) if pr.layout_out == "nhwc" else (kt, nb, nb + (40 - nb % 32) % 32)
     brings = who in (None, OWN) and brings_residual(pr, cf)
@@ -128,18 +128,18 @@ def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layo
     tables_bytes = 16 * cf["wm"] * nb  # one for each warp
     own_bytes = tables_bytes if stores(pr, cf) == STORE_WORDS else rows_bytes
 
-    # what a cluster's shares have of this block's outputs
+    # partial sums of this block's outputs, from the shares of a cluster
     mine, pairs = ceil_div(slow, sc), ceil_div(nb // 2, sc)
-    shares = {MET: 8 * pairs * kb, BY_TILE: 4 * mine * pitch}  # bytes of one, by who finishes
+    shares = {MET: 8 * pairs * kb, BY_TILE: 4 * mine * pitch}  # bytes of one share, by who finishes
     meet_bytes = sc * max(size for one, size in shares.items() if who in (None, one)) if sc > 1 else 0
 
-    # what is to be turned, and what a table has entries for: places of a patch, or pixels (and room for none)
+    # what is to be transposed, and a table's entries: places of a patch, or pixels (with a dump for others)
     segments = segments_of(pr, cf)
     raw_stages = raw_stages_of(cf) if segments else 0
     raw_bytes = 2 * SEGMENT * segments * cf["chunks"] * 8
     entries = max(places, segments * SEGMENT + DUMP if segments else 0)
 
-    # one after the other
+    # offsets, one after the other
     x_from = cf["stages"] * cf["batch"] * w_bytes
     raw_from = x_from + x_stages * x_bytes
     if segments:

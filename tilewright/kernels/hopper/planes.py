@@ -1,4 +1,4 @@
-"""How a row of a plane of x in nchw is copied, where the tensor cores take pixels side by side."""
+"""How a row of a plane of x in nchw is copied, for tensor cores that take pixels as they lie in a row."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tilewright.kernels.untuned.nhwc import each
 from tilewright.problem import Problem
 
 SPANS = (64, 32, 16)  # pixels of a plane, 2 bytes each, that the copy engine swizzles together
-SENT_FOR = 8  # pixels that another copy costs as much as (guess)
+SENT_FOR = 8  # cost of another copy, in pixels (guess)
 
 
 class Spans(NamedTuple):
-    """How a row of a plane is copied: spans of so many ``places``, of which ``outputs`` are used."""
+    """How a row of a plane is copied: in spans of ``places`` pixels, of which ``outputs`` are used."""
 
     places: int
     outputs: int
 
 
 def spans_of(pr: Problem, bn: int) -> Spans | None:
-    """Return the spans of rows of a plane; None where no spans make up the ``bn`` pixels of a warpgroup.
+    """Return the spans of a plane's rows; None if no spans make up the ``bn`` pixels of a warpgroup.
 
-    Warpgroups have whole spans, or a part of one. Few outputs should lie past the end of a row, in few spans.
+    A warpgroup has whole spans or a part of one. Best are few spans with few outputs past the end of a row.
     """
     if leads(pr) > 1 and stretch_of(pr, bn) is None:
         return None
@@ -33,7 +33,7 @@ def spans_of(pr: Problem, bn: int) -> Spans | None:
              if bn % places == 0 or bn < places]  # fmt: skip
 
     def cost(one: Spans) -> tuple[int, int]:
-        if leads(pr) > 1:  # of lines that a row crosses each has its price
+        if leads(pr) > 1:  # each line that a row crosses has a cost
             return ceil_div(bn, one.places), one.places
         return ceil_div(q, one.outputs) * (one.outputs + SENT_FOR), one.places
 
@@ -41,17 +41,17 @@ def spans_of(pr: Problem, bn: int) -> Spans | None:
 
 
 class Stretch(NamedTuple):
-    """Places of the raster with pixels side by side, of a plane that begins anywhere; ``used`` by outputs."""
+    """Places of the raster with consecutive pixels, of planes that begin anywhere; ``used`` by outputs."""
 
     places: int
     used: int
 
 
 def stretch_of(pr: Problem, bn: int) -> Stretch | None:
-    """Return the stretches of ``bn`` pixels of a warpgroup (hopper_lead.h); None where planes begin alike.
+    """Return the stretches of a warpgroup's ``bn`` pixels (hopper_lead.h); None if all planes begin alike.
 
-    All of them, or each span of 64. Its last places are in other stretches, too, for some leads: used are all
-    of a plane, or a multiple of 8, for the next stretch's boxes to begin there.
+    A stretch is all of them, or a span of 64. Its last places are not used, since for some leads they are in
+    the next stretch: used are a whole plane, or a multiple of 8, where the next stretch's boxes can begin.
     """
     if leads(pr) == 1:
         return None
@@ -63,7 +63,7 @@ def stretch_of(pr: Problem, bn: int) -> Stretch | None:
 
 
 def row_of(pr: Problem, bn: int) -> int:
-    """Places of the raster that a row of outputs takes: whole stretches or spans, where there are some."""
+    """Places of the raster for a row of outputs: whole stretches or spans, if there are any."""
     q, spans = View.of(pr).q, spans_of(pr, bn)
     if spans is None:
         return q

@@ -1,4 +1,4 @@
-"""The raster that pixels lie in: tiles of it, and patches of the input under them."""
+"""The raster, a linear order of pixels with padding: its tiles, and the patches of the input under them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.problem.epilogue import Pool
 
 TALL = ("a run of the raster", "a rectangle: a row of the raster to each warpgroup")
-SEGMENT = 64  # pixels of a channel that the copy engine brings at once, to be turned
-FEW_MORE = 1.09  # times the places of a row, for whole pieces of y (80 columns gain by it, 64 lose)
+SEGMENT = 64  # pixels of a channel that the copy engine copies at once, to be transposed
+FEW_MORE = 1.09  # most growth of a row to have whole pieces of y (a gain at 80 columns, a loss at 64)
 
 
 @dataclass(frozen=True)
 class Line:
-    """Places along one side of the image, as outputs and the input share them.
+    """Places along one side of the image, which outputs and the input share.
 
     Output p under tap r reads place p + r * dilation // stride of phase r * dilation % stride.
-    ``extent`` places lie between two rows (or images): a place past the last one is one of the next row,
-    where both are outside of the image.
+    A row (or image) begins ``extent`` places after the one before: a place past the end of a row is also one
+    of the next row, if it is outside the image for both.
     """
 
     extent: int
@@ -50,9 +50,9 @@ class Line:
 
 @lru_cache(maxsize=256)
 def lines(pr: Problem, way: int = AS_IS, bn: int = 0) -> tuple[View, Line, Line]:
-    """Lay out the raster of a problem; what is gathered, or comes tap by tap, lies as the outputs do.
+    """Return the raster of a problem; of the outputs alone if the input is gathered or copied tap by tap.
 
-    So do planes, but for rows of whole spans (planes.py), where a warpgroup has ``bn`` pixels.
+    So it is for planes, but with rows of whole spans (planes.py) for warpgroups of ``bn`` pixels.
     """
     view = View.of(pr)
     if way in (GATHERED, TAPWISE):
@@ -80,14 +80,14 @@ def raster(pr: Problem, way: int = AS_IS, bn: int = 0) -> int:
 
 
 def pool_of(pr: Problem, cf: Values) -> Pool | None:
-    """The pool that the kernel itself makes: none where a second one does, or that is not known yet."""
+    """The pool that the kernel itself does: none if a second kernel pools, or if that is not known yet."""
     return None if cf.get("combine", TWO_PASS) == TWO_PASS else pr.epilogue.pool
 
 
 def outputs_of(pr: Problem, cf: Values) -> tuple[int, int]:
-    """Rows and columns of y that a tile has which lies within an image; where the kernel pools, of windows.
+    """Rows and columns of y in a tile that lies within an image; if the kernel pools, of windows.
 
-    One that is a run of the raster has whole rows, and begins with one.
+    A tile that is a run of the raster begins with a row and has whole rows.
     """
     view, _, columns = lines(pr, cf["x"], cf["bn"])
     nb = cf["bn"] * cf["wn"]
@@ -104,7 +104,7 @@ def outputs_of(pr: Problem, cf: Values) -> tuple[int, int]:
 
 
 def tiles_of(pr: Problem, cf: Values) -> tuple[int, int, int]:
-    """Tiles of pixels: of images, rows and columns; of runs of the raster one number for all."""
+    """Tiles of pixels along images, rows and columns; for runs of the raster all in one number."""
     pool = pool_of(pr, cf)
     if not cf["tall"] and pool is None:
         return 1, 1, ceil_div(raster(pr, cf["x"], cf["bn"]), cf["bn"] * cf["wn"])
@@ -115,9 +115,9 @@ def tiles_of(pr: Problem, cf: Values) -> tuple[int, int, int]:
 
 
 def patch_of(pr: Problem, cf: Values) -> tuple[int, int]:
-    """Lines of the raster, and places of each, that the taps of a tile read, of one phase.
+    """Lines of the raster, and places of each, that the taps of a tile read, in one phase.
 
-    What comes anew for each step is what one tap reads; of planes spans.
+    If each step copies a patch of its own, those that one tap reads; for planes, spans.
     """
     if cf["x"] == PLANES and (spans := spans_of(pr, cf["bn"])):
         return cf["wn"] * ceil_div(cf["bn"], spans.places), spans.places
@@ -128,16 +128,16 @@ def patch_of(pr: Problem, cf: Values) -> tuple[int, int]:
 
 
 def places_of(pr: Problem, cf: Values) -> int:
-    """Places of a patch, of all phases."""
+    """Places of a patch in all phases."""
     _, rows, columns = lines(pr, cf["x"], cf["bn"])
     patch_lines, line = patch_of(pr, cf)
     return rows.phases * columns.phases * patch_lines * line
 
 
 def segments_of(pr: Problem, cf: Values) -> int:
-    """Segments that a patch has its pixels in, at most (hopper_turn.h); 0 where it comes otherwise.
+    """Most segments that hold the pixels of a patch (hopper_turn.h); 0 if it is not copied in segments.
 
-    Its pixels, and those between them, are one run; with strides that has pixels which no place shows.
+    Its pixels, and those between them, are one run; with strides the run has pixels that belong to no place.
     """
     if not turns_runs(pr, cf["x"]):
         return 0
@@ -152,7 +152,7 @@ def segments_of(pr: Problem, cf: Values) -> int:
 
 
 def raw_stages_of(cf: Values) -> int:
-    """Patches that are on their way before they are turned: one, or where there are buffers for more two."""
+    """Patches in flight before they are transposed: one, or two if there are buffers for several."""
     return min(cf["xs"], 2)
 
 

@@ -1,4 +1,4 @@
-"""The rules of the hopper family: what the hardware and its kernel forbid, and what would be of no use."""
+"""The rules of the hopper family: limits of the hardware and its kernel, and configs of no use."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ from tilewright.kernels.tile import NONE, View, up_to
 from tilewright.problem import Problem
 
 CHUNKS = (2, 4, 8, 16)
-ROWS = (2, 4, 8)  # pieces of a row that the tensor cores and the copy engine know how to swizzle
-FEWEST = dict(batch=1, stages=2, xs=1)  # buffers, of the smallest batches
-# What rules look at: how the copy engine is told of the input; a block; its buffers.
+ROWS = (2, 4, 8)  # pieces of a row that the tensor cores and the copy engine can swizzle
+FEWEST = dict(batch=1, stages=2, xs=1)  # fewest buffers, of the smallest batches
+# Parameters that rules depend on: of the input's tensor map, of a block, of its buffers.
 IMAGE = " ".join(IMAGED)
 BLOCK = f"{IMAGE} wm mb"
 BUFFERS = f"{BLOCK} batch stages xs"
 
 
 def batches(pr: Problem) -> tuple[int, ...]:
-    """Allowed batch sizes: one tap, a row of the filter, all taps; of 1x1 filters 1, 2 or 4 channel steps."""
+    """Allowed batch sizes: one tap, a row of the filter, all taps; for 1x1 filters 1, 2, 4 channel steps."""
     return tuple(sorted({1, pr.s, pr.r * pr.s})) if pr.r * pr.s > 1 else (1, 2, 4)
 
 
 def _whole_batches(problem: Problem, cf: Values) -> bool:
-    """Whether batches make up a patch; where patches come with their filters, the sum, or a lead's."""
+    """Whether batches make up a patch; if patches come with their filters, the whole sum, or a lead's."""
     way = cf["x"]
     if skewed(problem, way):
         return runs(problem, way, cf["chunks"]) % cf["batch"] == 0
@@ -61,14 +61,14 @@ def _whole_batches(problem: Problem, cf: Values) -> bool:
 
 
 def _steps_of(problem: Problem, x: int, chunks: int, pieces: int) -> bool:
-    """Whether steps of so many pieces make up the sum, without many that are empty."""
+    """Whether steps of ``chunks`` pieces make up the sum without many empty pieces."""
     if x == GATHERED:
         return chunks == chunks_of(problem, x) and pieces != SWIZZLED
     return chunks in up_to(max(2, 2 * chunks_of(problem, x) - 1), CHUNKS)
 
 
 def _pools(problem: Problem, cf: Values) -> bool:
-    """Whether whoever has whole sums can pool them."""
+    """Whether a block has the whole sums of whole windows, so that it can pool them."""
     pool = pool_of(problem, cf)
     if pool is None:
         return True
@@ -77,7 +77,7 @@ def _pools(problem: Problem, cf: Values) -> bool:
 
 
 def _upright(problem: Problem, cf: Values) -> bool:
-    """Whether a tile that is a rectangle has lines of its own to copy, and outputs for each warpgroup."""
+    """Whether a rectangular tile has lines that the copy engine copies, and outputs for each warpgroup."""
     if not cf["tall"]:
         return True
     view = View.of(problem)
@@ -87,14 +87,14 @@ def _upright(problem: Problem, cf: Values) -> bool:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    """Say whether the buffers fit; and shares of a cluster, where they are chosen."""
+    """Whether the buffers fit, with the shares of a cluster once they are chosen."""
     filters = filter_bytes(problem, cf) * cf["batch"] * cf["stages"]
-    if cf["mb"] * filters > device.shared_per_unit:  # most that do not fit are seen by these alone
+    if cf["mb"] * filters > device.shared_per_unit:  # a quick check that finds most that do not fit
         return False
     whole = dict(sc=1) | cf | dict(cm=1, sg=1, combine=NONE)
-    if brings_residual(problem, whole):  # rows for it are asked for when it is known who finishes
+    if brings_residual(problem, whole):  # its rows are checked once it is known who finishes
         problem = replace(problem, epilogue=replace(problem.epilogue, beta=0.0))
-    # An input that is not aligned is copied first, of accurate in parts, and then by the copy engine.
+    # An unaligned input is first copied (in accurate, in parts), and then read by the copy engine.
     apart = (cf["x"] == AS_IS and parts_of(problem) == 2) or turns_runs(problem, cf["x"])
     reads = (cf["x"], COPIED) if apart else (cf["x"],)
     block = max(tiling_of(problem, device, whole | dict(x=x)).shared_bytes for x in reads)
@@ -102,14 +102,14 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 def _rows_fit(problem: Problem, device: Device, cf: Values) -> bool:
-    """Say whether rows of a residual fit beside the buffers, where they are copied there."""
+    """Whether rows of a residual fit beside the buffers, if they are copied there."""
     if not brings_residual(problem, cf):
         return True
     return fits_shared(device, tiling_of(problem, device, cf).shared_bytes, cf["mb"], declared=DECLARED)
 
 
 def _joint(pr: Problem, cf: Values) -> bool:
-    """Whether patches come with the filters that read them."""
+    """Whether patches share the buffers of their filters."""
     return joint(pr, cf["x"], image_of(pr, cf))
 
 

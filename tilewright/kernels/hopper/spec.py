@@ -26,8 +26,8 @@ SHARES = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24, 32)
 WIDTHS = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256)
 WIDTHS_I8 = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256)
 MOST_FILTER = 32  # rows or columns
-FEWEST = 8  # channels of one of several groups
-MOST_PIECES = (1 << 31) - 1  # of 16 bytes of the input, which a table counts in 32 bits
+FEWEST = 8  # channels of a group, if there are several groups
+MOST_PIECES = (1 << 31) - 1  # of the input, 16 bytes each, which a table counts in 32 bits
 
 
 class Hopper(Family):
@@ -35,14 +35,14 @@ class Hopper(Family):
 
     name = "hopper"
     widens = False
-    dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 where its math is not strict
+    dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 if its math is not strict
     examples = (
         *(f"n1c48h9w8k40r3s3p1-{precision}-nhwc+bias" for precision in (*dtypes, *MATHS[1:])),
         "n1c48h9w8k40r3s3p1-f16+bias", "n1c48h9w8k40r1s1-bf16+bias",
     )  # fmt: skip
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take what fits the tensor cores of sm_90."""
+        """Support what fits the tensor cores of sm_90."""
         known, problem = (*self.dtypes, *MATHS[1:]), folded(problem)
         if problem.precision not in known:
             return f"it computes {', '.join(known)}, not {problem.precision}"
@@ -63,11 +63,11 @@ class Hopper(Family):
         return None
 
     def inner(self, problem: Problem, device: Device) -> Problem:
-        """The problem with columns that do not overlap as channels (fold.py)."""
+        """The problem with columns turned into channels if they do not overlap (fold.py)."""
         return folded(problem)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         layer, problem = problem, folded(problem)
         clusters = up_to(device.max_cluster, (1, 2, 4, 8))
         widths = WIDTHS_I8 if problem.stored == "i8" else WIDTHS
@@ -95,19 +95,19 @@ class Hopper(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch; some before it copy the input, some behind it sum shares, pool, fall back."""
+        """Return the launch; others before it copy the input, after it sum shares, pool or fall back."""
         return of_layer(blueprint_of(folded(problem), device, config.values, aligned), problem)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(folded(problem), device, config.values)
 
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
-        """Spell out what a copy of the input takes."""
+        """Report the size of the copied input."""
         problem, cf = folded(problem), config.values
         if cf["x"] not in COPIES:
             return {}
@@ -115,9 +115,9 @@ class Hopper(Family):
         return copy_remark(problem, held(problem, cf), parts)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """Products of 32 bytes, or all until they are promoted; then shares, one after the other.
+        """Products of 32 bytes, or promotions of several; then the shares one after the other.
 
-        Or the fallback's, which may make any output.
+        Or the fallback's chain, if longer, since it may compute any output.
         """
         cf, problem = config.values, folded(problem)
         shares = cf["sc"] * cf["sg"]

@@ -12,9 +12,9 @@ from tilewright.kernels.products import E4M3, HALVES, PLAIN, TF32, THREE
 from tilewright.kernels.untuned.nhwc import each, tap_chunks
 from tilewright.problem import Problem
 
-# Products that tensor cores add up, before the rest is added in f32: of f8, kernels/bound.py says. Accurate:
-# one of tf32, 8 numbers deep, as mma has it, and as FEWEST_ACCURATE was simulated; or two of f16, 16 deep,
-# whose rms error in that simulation is 0.4 to 0.6 times strict f32's at 256 products, 0.2 at 2304.
+# Products that tensor cores add up before they are promoted (added in f32). For f8 see kernels/bound.py.
+# Accurate: one of tf32, 8 numbers deep, as in mma, and as FEWEST_ACCURATE was simulated; or two of f16, 16
+# deep, whose rms error in that simulation is 0.4 to 0.6 times strict f32's at 256 products, 0.2 at 2304.
 PROMOTED = {E4M3: 4, THREE: 1, HALVES: 2}
 
 
@@ -26,30 +26,30 @@ def products(pr: Problem, way: int) -> int:
 
 
 def parts_of(pr: Problem) -> int:
-    """Tiles that a step has of each operand: the high parts of numbers, and the low ones."""
+    """Tiles of each operand in a step: two if numbers are split into high and low parts."""
     return 2 if pr.math == "accurate" else 1
 
 
 def copied_parts(pr: Problem, mapped: bool) -> int:
-    """Parts of each number of the copied input: whoever copies it splits them for the copy engine alone."""
+    """Parts of each number of the copied input: the copying kernel splits them only for the copy engine."""
     return parts_of(pr) if mapped else 1
 
 
 def numbers(pr: Problem, way: int) -> int:
-    """Numbers of a piece of 16 bytes."""
+    """Numbers in a piece of 16 bytes."""
     return 8 if way == HALVED else each(pr)
 
 
 def promotions(pr: Problem, cf: Values) -> int:
-    """How often the sums of a step are promoted."""
+    """How often the sums of a step are promoted; 0 if they are not."""
     product = products(pr, cf["x"])
     return ceil_div(cf["chunks"] // 2, PROMOTED[product]) if product in PROMOTED else 0
 
 
 def chunks_of(pr: Problem, way: int) -> int:
-    """Pieces of 16 bytes of the sum under one tap, and of one lead.
+    """16-byte pieces of the sum of one tap, and of one lead.
 
-    Of all of it where it is gathered, in steps of two.
+    If the input is gathered, those of the whole sum, rounded up to an even number.
     """
     if way == GATHERED:
         return ceil_div(pr.cg * pr.r * pr.s, 2 * each(pr)) * 2
@@ -57,9 +57,9 @@ def chunks_of(pr: Problem, way: int) -> int:
 
 
 def taps(pr: Problem, way: int) -> int:
-    """Steps of a run of channels, which one patch serves, unless each has a patch of its own (ANEW).
+    """Steps of a run of channels, which share one patch, unless each has a patch of its own (ANEW).
 
-    Planes that begin anywhere have one for each lead, as if channels that follow each other were taps.
+    Planes that begin anywhere have one for each lead, as if consecutive channels were taps.
     """
     return 1 if way == GATHERED else leads(pr) if skewed(pr, way) else pr.r * pr.s
 
@@ -70,7 +70,7 @@ def runs(pr: Problem, way: int, chunks: int) -> int:
 
 
 def held(pr: Problem, cf: Values) -> int:
-    """16-byte pieces per pixel and group in the input buffer, per part; of split f16 whole steps."""
+    """16-byte pieces per pixel and group in the input buffer, per part; whole steps if split into f16."""
     return runs(pr, HALVED, cf["chunks"]) * cf["chunks"] if cf["x"] == HALVED else tap_chunks(pr)
 
 
@@ -85,12 +85,12 @@ def most_steps(pr: Problem, cf: Values) -> int:
 
 
 def most_patches(pr: Problem, cf: Values) -> int:
-    """Patches that a share of the sum has, at most: a share may begin and end inside the taps of one."""
+    """Most patches of a share of the sum, which may begin and end inside the taps of one."""
     of_patch = 1 if cf["x"] in ANEW else taps(pr, cf["x"])
     return max((end - 1) // of_patch - start // of_patch + 1 for start, end in _shares(pr, cf))
 
 
 def _shares(pr: Problem, cf: Values) -> Iterator[tuple[int, int]]:
-    """First step of each share of the sum, and the one behind its last: whole batches."""
+    """First step of each share of the sum, and the one after its last; shares have whole batches."""
     count, whole = cf["sc"] * cf["sg"], steps(pr, cf["x"], cf["chunks"]) // cf["batch"]
     return pairwise(share * whole // count * cf["batch"] for share in range(count + 1))

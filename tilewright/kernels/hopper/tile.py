@@ -1,4 +1,4 @@
-"""Tiles of the hopper kernel, its threads and registers; whether its blocks stay."""
+"""Tiles of the hopper kernel, its threads and registers; whether its blocks are persistent."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.tile import NONE, View
 from tilewright.problem import Problem
 
-MOST_AHEAD = 4  # tiles of a block that stays, whose data are on their way
-TURNING = 104  # registers of a thread that has 64 numbers of the input on their way
-DECLARED = 1024  # bytes of shared memory beside the buffers: a flag, in room of its own
+MOST_AHEAD = 4  # most tiles of a persistent block with data in flight
+TURNING = 104  # registers of a thread with 64 numbers of the input in flight
+DECLARED = 1024  # bytes of shared memory besides the buffers: a flag, with its alignment
 
 
 @dataclass(frozen=True)
 class HopperTiling:
-    """What follows from a problem and a config; the kernel's defines of like names."""
+    """Sizes derived from a problem and a config; the kernel has defines of similar names."""
 
     view: View
     rows: Line
@@ -52,7 +52,7 @@ class HopperTiling:
     stays: bool
 
     def defines(self) -> Values:
-        """Return what the kernel is told of it: the raster, its phases, lines of a patch, how many tiles."""
+        """Return the kernel's defines: the raster, its phases, lines of a patch, numbers of tiles."""
         return dict(
             MAPPED=int(self.image is not None), WR=self.columns.extent, HR=self.rows.extent,
             PHASES_H=self.rows.phases, PHASES_W=self.columns.phases, LINES=self.lines, LINE=self.line,
@@ -62,7 +62,7 @@ class HopperTiling:
 
 
 def tiling_of(pr: Problem, device: Device, cf: Values) -> HopperTiling:
-    """Work out the sizes of a config."""
+    """Return the sizes of a config."""
     view, rows, columns = lines(pr, cf["x"], cf["bn"])
     kb, nb = 64 * cf["wm"], cf["bn"] * cf["wn"]
     patch_lines, line = patch_of(pr, cf)
@@ -88,43 +88,43 @@ def _k_tiles(pr: Problem, cf: Values) -> int:
 
 
 def _px_tiles(pr: Problem, cf: Values) -> int:
-    """Tiles of pixels: whole clusters of those that share filters, where it is known how many do."""
+    """Tiles of pixels, rounded up to whole clusters that share filters, once their size is chosen."""
     return round_up(prod(tiles_of(pr, cf)), cf.get("cm", 1))
 
 
 def threads(cf: Values, image: TensorMap | None) -> int:
-    """Threads of a block: beside those that multiply a warp that sends, and three that copy if threads do."""
+    """Threads of a block: those that multiply, a warp that issues copies, and three more if threads copy."""
     return 128 * cf["wm"] * cf["wn"] + (128 if image is None else 32)
 
 
 def registers(pr: Problem, cf: Values) -> int:
-    """Registers of a thread: sums and the loop around them; beside these, what is copied or gathered.
+    """Estimate of the registers of a thread: of one that sums, or of one that copies or gathers, if more.
 
-    What is promoted has sums of its own, and so have products with a low part; in tf32, whole or in parts,
-    eight pieces of the input are on their way to be rounded. Some of the sums that move have a copy.
+    Promoted sums take registers of their own, and so do products with a low part; in tf32, whole or in parts,
+    eight pieces of the input are in flight to be rounded. Some of the sums moved between leads have a copy.
     """
     product, terms = products(pr, cf["x"]), pr.cg * pr.r * pr.s
     gathered = {TF32: 72 + terms // 2, THREE: 72 + terms * 2 // 3}.get(product, 60 + terms // 2)
     sums = cf["bn"] // 2 * {E4M3: 2, THREE: 3, HALVES: 3}.get(product, 1)
     by_number = cf["x"] == TURNED and not turns_runs(pr, cf["x"])
     moved = sums * 2 // 5 if skewed(pr, cf["x"]) else 0
-    through = TURNING if by_number else 80 if product in (TF32, THREE) else 56  # what is on its way
+    through = TURNING if by_number else 80 if product in (TF32, THREE) else 56  # data in flight
     return max(through, sums + moved + 28, gathered if cf["x"] == GATHERED else 0)
 
 
 def registers_at_most(of_block: int, blocks: int, per_unit: int) -> int:
-    """What the compiler may give each of so many threads, so that a unit holds so many blocks.
+    """Most registers of a thread such that a unit holds ``blocks`` blocks of ``of_block`` threads.
 
-    A unit's four schedulers have a quarter of its registers each, and whole warps.
+    Each of a unit's four schedulers has a quarter of its registers, and whole warps.
     """
     warps = ceil_div(of_block // 32 * blocks, 4)
     return min(255, per_unit // 4 // (warps * 32) // 8 * 8)
 
 
 def _stays(pr: Problem, device: Device, cf: Values, image: TensorMap | None, tiles: int) -> bool:
-    """Say whether blocks are persistent: they take tile after tile, and load one while they store another.
+    """Whether blocks are persistent: they take tile after tile, and load one while they store another.
 
-    They are where each warp stores its own sums (OWN), the copy engine copies, there is no cluster and no
+    They are if each warp stores its own sums (OWN), the copy engine copies, there is no cluster and no
     split of the sum, there are more tiles than resident blocks, and a unit has room for just ``mb`` of them
     (5 to 16% less time; with room for more it was up to 34% more).
     """
@@ -137,7 +137,7 @@ def _stays(pr: Problem, device: Device, cf: Values, image: TensorMap | None, til
 
 
 def _held(pr: Problem, device: Device, cf: Values, of_block: int, shared: int) -> int:
-    """Blocks that a unit holds, by so many bytes of shared memory and the registers that they may need."""
+    """Blocks that a unit holds, limited by ``shared`` bytes of shared memory each and by registers."""
     need = registers(pr, cf)
     held = device.shared_per_unit // (shared + DECLARED + RESERVED_SHARED)
     while held > 1 and registers_at_most(of_block, held, device.regs_per_unit) < need:
@@ -146,7 +146,7 @@ def _held(pr: Problem, device: Device, cf: Values, of_block: int, shared: int) -
 
 
 def tiles_ahead(pr: Problem, device: Device, cf: Values) -> int:
-    """How many tiles may be prefetched: one, or MOST_AHEAD where there are enough for persistent blocks."""
+    """How many tiles may be prefetched: one, or MOST_AHEAD if there are enough for persistent blocks."""
     if finish(pr, cf | dict(sc=1, combine=NONE)) != OWN:
         return 1
     tiles = pr.groups * _k_tiles(pr, cf) * _px_tiles(pr, cf)
@@ -154,7 +154,7 @@ def tiles_ahead(pr: Problem, device: Device, cf: Values) -> int:
 
 
 def k_group(device: Device, tiling: HopperTiling) -> int:
-    """Tiles of channels that blocks take together before they go on: about a square of tiles."""
+    """Tiles of channels that blocks compute together before they go on: about a square of tiles."""
     if tiling.px_tiles == 1:
         return tiling.k_tiles
     most = max(1, round((device.units * tiling.nb / tiling.kb) ** 0.5))

@@ -1,6 +1,6 @@
-"""How the hopper kernel reads its input (``x``), and which of these ways a layer has.
+"""The ways in which the hopper kernel can read its input (``x``), and which of them a layer has.
 
-The kernel knows them by number, too: X_WAY in hopper_tile.h.
+The kernel has the same numbers: X_WAY in hopper_tile.h.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by numb
         "copied to nhwc in two of f16 for each number, by a second kernel",
         "as it is in nchw, by the copy engine", "as it is in nchw, turned by threads",
         "as it is, anew for each tap")  # fmt: skip
-COPIES = (COPIED, HALVED)  # ways that a kernel before this one copies it
+COPIES = (COPIED, HALVED)  # ways in which an earlier kernel copies the input
 NCHW = (PLANES, TURNED)  # ways to read nchw without such a kernel
 ANEW = (PLANES, TAPWISE)  # ways in which each step has a patch of its own
-MOST_COLUMNS = 1 << 30  # of a row of planes, for places in it to be of 32 bits
-MOST_TURNED = 1 << 31  # numbers of x, whose places threads keep in 32 bits
-MOST_BITS = 15  # rows or columns of a filter: a thread that gathers keeps a bit of each
+MOST_COLUMNS = 1 << 30  # of a row of planes, so that positions in it fit 32 bits
+MOST_TURNED = 1 << 31  # numbers of x, whose positions threads keep in 32 bits
+MOST_BITS = 15  # rows or columns of a filter: a thread that gathers keeps a bit for each
 
 
 def ways(pr: Problem) -> tuple[int, ...]:
     """How the input can be read: whole pieces of channels as they are, else copied; few channels gathered.
 
-    Numbers that are split are so by whoever copies them, and then the copy engine can copy patches. Whole
-    pieces it can also bring anew for each tap: the outputs' pixels alone, none between two rows. In nchw
-    the tensor cores take pixels side by side too, if numbers have 2 bytes; the copy engine brings them where
-    all that it copies begins at a multiple of 16 bytes, and of 1x1 filters wherever planes begin (``leads``).
-    Else threads turn pixels into pieces of channels.
+    If numbers are split, a copying kernel can do it, and then the copy engine can copy patches. It can also
+    copy whole pieces again for each tap: only the outputs' pixels, none between two rows. In nchw the tensor
+    cores can take pixels as they lie in a row, if numbers have 2 bytes; the copy engine copies them if all
+    its copies begin at a multiple of 16 bytes, and for 1x1 filters wherever planes begin (``leads``).
+    Otherwise threads transpose pixels into pieces of channels.
     """
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
     whole = (AS_IS,) if nhwc and pr.cg % each(pr) == 0 else ()
@@ -52,9 +52,9 @@ def ways(pr: Problem) -> tuple[int, ...]:
 
 
 def leads(pr: Problem) -> int:
-    """Channels of nchw until one begins at a multiple of 16 bytes again, as the first does (hopper_lead.h).
+    """Period, in channels of nchw, of those that begin at a multiple of 16 bytes (hopper_lead.h).
 
-    1 where all do; and where planes are not read at any place: 1x1 filters alone, of whole rounds of leads.
+    1 if all do, and if planes may not begin anywhere: only those of 1x1 filters with whole periods may.
     """
     view = View.of(pr)
     found = each(pr) // gcd(view.w, each(pr))
@@ -64,20 +64,20 @@ def leads(pr: Problem) -> int:
 
 
 def skewed(pr: Problem, way: int) -> bool:
-    """Whether the copy engine brings planes that begin anywhere."""
+    """Whether the copy engine copies planes that may begin anywhere (``leads`` > 1)."""
     return way == PLANES and leads(pr) > 1
 
 
 def leap(pr: Problem) -> int:
-    """Channels from one lead to the next longer one, but for whole rounds of ``leads``."""
+    """Channels from one lead to the next longer one, modulo ``leads``."""
     return View.of(pr).w * leads(pr) // each(pr) % leads(pr)
 
 
 def turns_runs(pr: Problem, way: int) -> bool:
-    """Whether what is turned comes by the copy engine, as runs of pixels (hopper_turn.h).
+    """Whether the copy engine copies what threads then transpose, as runs of pixels (hopper_turn.h).
 
-    Numbers of 2 bytes, whole pieces along channels and pixels; not where rows are left out, which a run has:
-    those of an image of one row, too, if its row is in another phase or between two places.
+    For numbers of 2 bytes in whole pieces along channels and pixels; not if a stride skips rows, which a run
+    would include: nor for an image of one row, if its row is in another phase or between two places.
     """
     whole = pr.h * pr.w % each(pr) == 0 and pr.cg % each(pr) == 0
     all_rows = pr.stride[0] == 1 or (pr.h == pr.r == 1 and pr.pad[0] == 0)

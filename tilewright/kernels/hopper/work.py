@@ -36,38 +36,38 @@ from tilewright.kernels.untuned.nhwc import copied_bytes, each
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-# Fitted to the trials of f16 and i8 in benchmarks/h100/trials.jsonl.gz, unless they were measured by clocks
-# inside the kernel or by a microbenchmark (benchmarks/h100/NOTES.md), or are marked as guesses.
+# Fitted to the trials of f16 and i8 in benchmarks/h100/trials.jsonl.gz, unless marked as measured by clocks
+# inside the kernel or by a microbenchmark (benchmarks/h100/NOTES.md), or as guesses.
 COPY_CYCLES = 1300.0  # from the start of a copy to its arrival, from main memory with all units busy
 LINE = 128.0  # bytes that the tensor cores read from shared memory in a cycle (microbenchmark)
-LOOP = 300.0  # cycles to wait for a batch, start its products and give the one before back (clocks: 265)
-SENDING = 200.0  # cycles of a thread to wait for a buffer, announce a copy and send for it (microbenchmark)
-FETCH = 0.47  # of the usual time to the first data, where the copy engine is sent for all
-SENDING_MORE = 50.0  # for another copy that the same barrier waits for (guess)
-MEETING = 1500.0  # issue slots that the meeting of a cluster in shared memory takes as long as
-MEETING_FOURS = 1250.0  # where each thread sends its sums itself (A/B of both)
-NARROW = 1.5  # of a sector's usual time, where 4 bytes are stored from registers: 32 bytes side by side
-BULK = 0.5  # of the L2 cache's time for a byte, where it is copied in bulk
-AGAIN = 0.5  # of a byte's time, of patches that come anew for each tap (231 configs of 11 layers)
-ALONE = 0.9  # of a byte's time that sharing it in a cluster does not save
+LOOP = 300.0  # cycles to wait for a batch, start its products and release the one before (clocks: 265)
+SENDING = 200.0  # cycles of a thread to wait for a buffer, announce a copy and issue it (microbenchmark)
+FETCH = 0.47  # time to the first data if the copy engine copies everything, relative to the usual
+SENDING_MORE = 50.0  # cycles for another copy that the same barrier waits for (guess)
+MEETING = 1500.0  # cost of combining the sums of a cluster in shared memory, in issue slots
+MEETING_FOURS = 1250.0  # the same if each thread sends its sums itself (A/B of both)
+NARROW = 1.5  # relative time of a sector stored from registers, 4 bytes a thread: 32 contiguous bytes
+BULK = 0.5  # relative time of the L2 cache for a byte copied in bulk
+AGAIN = 0.5  # relative time of a byte of patches that are copied again per tap (231 configs of 11 layers)
+ALONE = 0.9  # share of a byte's time that sharing it in a cluster does not save
 EIGHTH = 4.0  # cycles of 64 x 8 outputs, 32 bytes deep: 2,048 products of f16, half of tf32 (microbenchmark)
-SKEWED_ROW = 5.0  # of the copy engine, for a channel of a span that begins anywhere (859 trials of 6 layers)
-MOVING = 6.0  # to move sums, for each of their columns (the same)
-POWER = 1.35  # times the cycles of products: the clock falls where all units work (18 layers, 1.24 to 1.5)
-DRAIN = 60.0  # cycles from the last product to sums that are promoted (guess)
-BY_THREADS = 12.0  # bytes a cycle that three warps copy piece by piece (clocks: 8 to 15)
-BY_TURNING = 5.0  # that they load number by number and turn (fitted to 191 trials of 14 layers)
-BY_RUNS = 13.0  # that the copy engine brings as they are, and they turn (fitted to 1,033 trials of 7 layers)
-TURNING = 2.5  # instructions that a number takes, loaded by itself and put beside others
-COPIED_AT_ONCE = 96 * 8  # pieces that three warps have on their way to be rounded
+SKEWED_ROW = 5.0  # copy-engine cycles per channel of a span that begins anywhere (859 trials of 6 layers)
+MOVING = 6.0  # cycles to move sums, per column of them (the same)
+POWER = 1.35  # factor of the products' cycles: the clock drops when all units work (18 layers, 1.24 to 1.5)
+DRAIN = 60.0  # cycles from the last product until its sums can be promoted (guess)
+BY_THREADS = 12.0  # bytes per cycle that three warps copy piece by piece (clocks: 8 to 15)
+BY_TURNING = 5.0  # that they load number by number and transpose (fitted to 191 trials of 14 layers)
+BY_RUNS = 13.0  # that they transpose after the copy engine copied them (fitted to 1,033 trials of 7 layers)
+TURNING = 2.5  # instructions to load a number by itself and pack it with others
+COPIED_AT_ONCE = 96 * 8  # pieces that three warps have in flight to be rounded
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count what one block and one thread do."""
+    """Count the work of one block and one thread."""
     tiling, combine = tiling_of(pr, device, cf), cf["combine"]
     steps, patches = most_steps(pr, cf), most_patches(pr, cf)
     teams, tile = cf["wm"] * cf["wn"], tiling.kb * tiling.nb
-    read = (64 + cf["bn"]) * 32 / LINE  # cycles that the operands of a product take
+    read = (64 + cf["bn"]) * 32 / LINE  # cycles to read the operands of a product
     count = steps * teams * cf["chunks"] / 2 * (3 if parts_of(pr) == 2 else 1)  # products
     cycles = max(EIGHTH * cf["bn"] / 8, read)  # of one
     shared = ALONE + (1.0 - ALONE) / cf["cm"]
@@ -77,9 +77,9 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     words = finish(pr, cf) == OWN and stores(pr, cf) == STORE_WORDS
     runs = tile / run(pr, cf) / cf["sc"] / tiling.threads  # of a thread
     size = DTYPE_BYTES[pr.dtype]
-    x_copied = x_bytes / parts_of(pr) * tiling.x_parts  # else low parts are made here
+    x_copied = x_bytes / parts_of(pr) * tiling.x_parts  # otherwise low parts are computed here
     copied, gathered = cf["x"] in COPIES, cf["x"] == GATHERED
-    looks = int(cf["x"] == HALVED)  # through the input, for its largest number; and whether to fall back
+    looks = int(cf["x"] == HALVED)  # a launch to find the input's largest number, and one to fall back
     moved, deep = copied_bytes(pr, held(pr, cf), tiling.x_parts), cf["chunks"] * numbers(pr, cf["x"])
     gathering = tiling.nb / tiling.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
     by_threads = 0 if tiling.image or gathered else patches * places_of(pr, cf) * cf["chunks"]  # pieces
@@ -117,7 +117,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
 def _turn(
     pr: Problem, cf: Values, tiling: HopperTiling, steps: int, patches: int, by_threads: int
 ) -> float:
-    """Cycles of a step beside its products: the longest wait. Patches, and pieces by threads, are of all."""
+    """Least cycles of a step: its longest wait; ``patches``, ``by_threads`` (pieces): of all steps."""
     deep = cf["chunks"] * numbers(pr, cf["x"])
     return max(
         COPY_CYCLES / (cf["stages"] * cf["batch"]), LOOP / cf["batch"], _sending(pr, cf, tiling),
@@ -127,7 +127,7 @@ def _turn(
 
 
 def _storing(pr: Problem, cf: Values, runs: float) -> float:
-    """Instructions of a thread to finish and store its sums; or to write them to a tile and store runs."""
+    """Instructions of a thread to finish and store its sums, or to write them to a tile and store runs."""
     sums, who = cf["bn"] / 2, finish(pr, cf)
     if who == OWN:
         return sums * (3.0 if stores(pr, cf) == STORE_WORDS else 2.0)
@@ -138,9 +138,9 @@ def _storing(pr: Problem, cf: Values, runs: float) -> float:
 
 
 def _idle(pr: Problem, cf: Values, cycles: float) -> float:
-    """Cycles of a promotion without products, for a block.
+    """Cycles of a promotion in which the tensor cores idle, per block.
 
-    Those of a unit's other warpgroups fill them; in accurate also the warpgroup's own with low parts.
+    Products of a unit's other warpgroups fill them; in accurate also the warpgroup's own with low parts.
     """
     teams = cf["wm"] * cf["wn"] * cf["mb"]
     high = min(cf["chunks"] // 2, PROMOTED.get(products(pr, cf["x"]), 1))
@@ -150,7 +150,7 @@ def _idle(pr: Problem, cf: Values, cycles: float) -> float:
 
 
 def _sending(pr: Problem, cf: Values, tiling: HopperTiling) -> float:
-    """Cycles of a step that the thread takes which sends for filters, and for patches where it does."""
+    """Cycles per step of the thread that issues the copies of filters, and of patches if they are mapped."""
     copies = tiling.rows.phases * tiling.columns.phases * tiling.lines  # of a patch
     if joint(pr, cf["x"], tiling.image):  # a patch for each step
         return (SENDING + cf["batch"] * copies * SENDING_MORE) / cf["batch"]
@@ -159,7 +159,7 @@ def _sending(pr: Problem, cf: Values, tiling: HopperTiling) -> float:
 
 
 def _moving(pr: Problem, cf: Values, tiling: HopperTiling) -> float:
-    """Cycles of a step that sums take to move to the columns of the next lead (hopper_lead.h)."""
+    """Cycles per step to move sums to the columns of the next lead (hopper_lead.h)."""
     if not skewed(pr, cf["x"]):
         return 0.0
     of_lead = tiling.steps // leads(pr)
@@ -167,14 +167,14 @@ def _moving(pr: Problem, cf: Values, tiling: HopperTiling) -> float:
 
 
 def _bytes_copied(pr: Problem, cf: Values) -> float:
-    """Bytes of a patch that threads copy in a cycle."""
+    """Bytes of a patch that threads copy per cycle."""
     if cf["x"] != TURNED:
         return BY_THREADS
     return BY_RUNS if turns_runs(pr, cf["x"]) else BY_TURNING
 
 
 def _rounding(pr: Problem, cf: Values, tiling: HopperTiling) -> float:
-    """Cycles until a patch has come through registers; another one's copies wait for it."""
+    """Cycles until a patch has gone through registers, for which the next one's copies wait."""
     through = cf["x"] == TURNED or products(pr, cf["x"]) in (TF32, THREE)
     if not through or cf["x"] == GATHERED or tiling.image:
         return 0.0

@@ -47,7 +47,7 @@ from tilewright.problem import Problem
 
 MOST_TAPS = 96  # of all output channels: a warp has the sums of all of them
 MOST_COLUMNS = 512
-MOST_SUMS = 24  # products side by side, of four sums of a thread each
+MOST_SUMS = 24  # products that a warp holds at once, each four sums of a thread
 ROWS = (4, 8, 16, 32, 64, 128)  # of outputs
 EIGHTS = (2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64)  # of columns of the input
 ALONE = dict(warps=1, mb=1)
@@ -62,7 +62,7 @@ class Kn2row(Family):
     widens = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers of few output channels, on a device that has tensor cores."""
+        """Support layers of few output channels, on a device that has tensor cores."""
         if reason := super().refuses(problem, device) or no_tensor_gpu(device):
             return reason
         if problem.groups > 1:
@@ -78,7 +78,7 @@ class Kn2row(Family):
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         return (
             POOL_PARAM,
             Param("th", (*(v for v in ROWS if v < problem.p), problem.p), "output rows of a block"),
@@ -93,11 +93,11 @@ class Kn2row(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two where there is a pool."""
+        """Return the launch, or two if there is a pool."""
         cf = config.values
         tiling = tiling_of(problem, cf)
         return whole_sums(
@@ -106,11 +106,11 @@ class Kn2row(Family):
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """The products of a tap, with zeros to whole chunks, and then the taps of all shares."""
+        """Length of the longest chain of adds: a tap's products, padded to whole chunks; then all taps."""
         split = config["split"]
         along = chunks(problem) // split * CHUNK_WORDS * in_word(problem)
         return along + problem.r * problem.s * split
@@ -139,8 +139,8 @@ RULES = (
     Rule("share_warps", lambda split, warps: warps % split == 0, "each share has as many warps"),
     Rule("pixels", lambda problem, cf: units(problem, cf) >= cf["warps"] // cf["split"],
          "warps without pixels", needs="tw rb vx pt split warps"),
-    # What one warp or one block has no room for, before their number is chosen: a space that is all but empty
-    # is searched to its end.
+    # Checks limits for one warp or one block before their number is chosen, since a search goes through all
+    # of a space that is almost empty.
     Rule("thread", lambda problem, device, cf: _fits_registers(problem, device, cf | ALONE), SPILLS,
          needs="vx pt f split"),
     shared_rule(lambda problem, device, cf: _fits_shared(problem, device, cf | ALONE), "th tw rb vx f split"),

@@ -11,19 +11,19 @@ from tilewright.kernels.tile import columns_under, rows_under
 from tilewright.problem import DTYPE_BYTES, Problem
 
 PIECE, EIGHT = 16, 8  # taps and pixels of a product
-RUN_BYTES = 16  # that a lane loads at once
+RUN_BYTES = 16  # most that a lane loads at once
 CHUNK_WORDS = 16  # words of a pixel in two products
-MOST_AT_ONCE = 16  # loads of a lane that are under way together
+MOST_AT_ONCE = 16  # most loads of a lane in flight
 SUM_BYTES = 4
 
 
 def taps(pr: Problem) -> int:
-    """What is computed for each pixel of the input: all taps of all output channels."""
+    """Taps of all output channels: the results computed for each pixel of the input."""
     return pr.k * pr.r * pr.s
 
 
 def pieces(pr: Problem) -> int:
-    """Products that the taps of eight pixels take, for each step of the sum (MT)."""
+    """Products for all taps of eight pixels, in each step of the sum (MT)."""
     return ceil_div(taps(pr), PIECE)
 
 
@@ -33,7 +33,7 @@ def chunks(pr: Problem) -> int:
 
 
 def runs(pr: Problem) -> tuple[int, ...]:
-    """Neighbouring pixels of a channel that a lane may load at once (VX), whole words: in nhwc one."""
+    """Choices of consecutive pixels of a channel that a lane loads at once (VX): whole words; in nhwc one."""
     number = DTYPE_BYTES[pr.dtype]
     found = (v for v in (8, 4, 2, 1) if WORD <= v * number <= RUN_BYTES and pr.w % v == 0)
     return (1,) if pr.layout_in == "nhwc" else tuple(found) or (1,)
@@ -46,12 +46,12 @@ def whole(pr: Problem, run: int) -> bool:
 
 
 def lead(pr: Problem, run: int) -> int:
-    """Columns before the first that a tile needs: it begins with a run."""
+    """Columns loaded before the first that a tile needs, as it begins with a whole run."""
     return -pr.pad[2] % run
 
 
 def widths(pr: Problem, eights: tuple[int, ...]) -> tuple[int, ...]:
-    """Output columns of tiles that need just so many eights of the input's; and all columns."""
+    """Output columns of tiles that need exactly so many eights of input columns; and all columns."""
     more = columns_under(pr, 1) - 1
     found = {(EIGHT * n - lead(pr, v) - more) // v * v for n in eights for v in runs(pr)}
     return (*sorted(v for v in found if 0 < v < pr.q), pr.q)
@@ -59,10 +59,10 @@ def widths(pr: Problem, eights: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Kn2rowTiling:
-    """Sizes that follow from a problem and a config; the kernel's defines of the same names.
+    """Sizes derived from a problem and a config; the kernel has defines of the same names.
 
-    ``rows``: of the input, under a tile; ``turns`` of ``rb`` of them. ``columns``: of the input, whole
-    eights; ``pitch``: from one tap's to the next one's. ``ring``: rows whose taps are kept.
+    ``rows``: of the input under a tile, in ``turns`` iterations of ``rb``. ``columns``: of the input, whole
+    eights; ``pitch``: from one tap's row to the next tap's. ``ring``: rows whose taps are kept.
     """
 
     p_tiles: int
@@ -78,16 +78,16 @@ class Kn2rowTiling:
 
 
 def columns_of(pr: Problem, tw: int, run: int) -> int:
-    """Columns of the input under a tile, whole eights of them."""
+    """Columns of the input under a tile, rounded up to whole eights."""
     return EIGHT * ceil_div(lead(pr, run) + columns_under(pr, tw), EIGHT)
 
 
 def tiling_of(pr: Problem, cf: Values) -> Kn2rowTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     th, rb, split = cf["th"], cf["rb"], cf["split"]
     rows, columns = rows_under(pr, th), columns_of(pr, cf["tw"], cf["vx"])
     turns = ceil_div(rows, rb)
-    pitch = EIGHT * (columns // EIGHT | 1)  # an odd number of eights: neighbouring taps in other banks
+    pitch = EIGHT * (columns // EIGHT | 1)  # an odd number of eights puts neighbouring taps in other banks
     ring = rb if turns == 1 else rows_under(pr, 1) - 1 + 2 * rb
     w_bytes = chunks(pr) * 2 * pieces(pr) * 32 * RUN_BYTES
     p_tiles, q_tiles = ceil_div(pr.p, th), ceil_div(pr.q, cf["tw"])
@@ -99,25 +99,25 @@ def tiling_of(pr: Problem, cf: Values) -> Kn2rowTiling:
 
 
 def units(pr: Problem, cf: Values) -> int:
-    """Warps that have pixels in a step of a share, if each takes but once."""
+    """Warps that have pixels in a step of a share, if each takes pixels only once."""
     return ceil_div(cf["rb"] * columns_of(pr, cf["tw"], cf["vx"]), EIGHT * cf["pt"])
 
 
 def chunk_loads(pr: Problem, cf: Values) -> int:
-    """Loads of a lane for a chunk of its pixels."""
+    """Loads of a lane per chunk of its pixels."""
     if pr.layout_in == "nhwc":
         return cf["pt"]
     return ceil_div(cf["pt"], cf["vx"]) * LANES * in_word(pr)
 
 
 def chunks_at_once(pr: Problem, cf: Values) -> int:
-    """Chunks whose loads are under way together (AT_ONCE): as many in each turn of the loop over them."""
+    """Chunks whose loads are in flight together (AT_ONCE): the same number in each loop iteration."""
     share, most = max(1, chunks(pr) // cf["split"]), max(1, MOST_AT_ONCE // chunk_loads(pr, cf))
     return next(n for n in range(min(share, most), 0, -1) if share % n == 0)
 
 
 def registers(pr: Problem, cf: Values) -> int:
-    """Estimate of the registers a thread needs: sums, words of the input, the filter's, addresses."""
+    """Estimate of the registers a thread needs: sums, words of the input and the filter, addresses."""
     sums, words = 4 * pieces(pr) * cf["pt"], 4 * cf["pt"] * chunks_at_once(pr, cf)
     filter_ = 8 * pieces(pr) * chunks(pr) // cf["split"] if cf["f"] == 0 else 8
     return sums + words + filter_ + 3 * ceil_div(cf["pt"], cf["vx"]) + 34

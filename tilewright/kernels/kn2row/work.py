@@ -23,15 +23,15 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
 # Fitted to 1,400 trials of 18 problems on an H100.
-LOAD_CYCLES = 600.0  # until what a warp has asked for together has come
+LOAD_CYCLES = 600.0  # latency of the loads that a warp issues together
 ADD_CYCLES, FINISH_CYCLES = 12.0, 250.0  # of a tap that a thread adds up, and of an output
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count what one block and one thread do."""
+    """Count the work of one block and one thread."""
     tiling, warps, split, combine = tiling_of(pr, cf), cf["warps"], cf["split"], cf["combine"]
     threads, share = 32 * warps, chunks(pr) / split
-    rounds = ceil_div(units(pr, cf), warps // split)  # of a warp in a turn, with new pixels
+    rounds = ceil_div(units(pr, cf), warps // split)  # batches of pixels of a warp in an iteration
     turns = tiling.turns * rounds
     products = turns * share * 2 * pieces(pr) * cf["pt"]
     x_loads, w_loads = turns * share * chunk_loads(pr, cf), turns * share * 2 * pieces(pr) * cf["f"]

@@ -1,4 +1,4 @@
-"""The rules of the mma family: what the hardware and its kernel forbid, and what would be of no use."""
+"""The rules of the mma family: limits of the hardware and its kernel, and configs of no use."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def _outputs(pr: Problem, way: int) -> tuple[int, int]:
 
 
 def _gathers(problem: Problem, cf: Values) -> bool:
-    """Whether every thread gathers as many whole pixels as the next, and not too many."""
+    """Whether all threads gather the same number of whole pixels, and not too many."""
     tiling = tiling_of(problem, cf | dict(chunks=2, stages=2, sc=1))
     loads = all_chunks(problem, GATHERED) * each(problem) * tiling.x_copies
     return cf["x"] != GATHERED or (tiling.pb % tiling.threads == 0 and loads <= MOST_LOADS)
 
 
 def _has_product(problem: Problem, device: Device, x: int) -> bool:
-    """Whether the device multiplies what this way of reading gives it; without CUDA it does it by itself."""
+    """Whether the device has the products that this way of reading needs; emulated without CUDA."""
     return products(problem, x) != E4M3 or not device.is_cuda or device.capability >= MMA_E4M3
 
 

@@ -1,4 +1,4 @@
-"""The mma family: implicit GEMM on tensor cores, by the warp-wide products ``mma.sync`` of sm_80 on."""
+"""The mma family: implicit GEMM on tensor cores by warp-wide ``mma.sync`` instructions, from sm_80 on."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ from tilewright.kernels.untuned.nhwc import copied_bytes, copier, copy, copy_def
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 
-MOST_FILTER = 15  # rows or columns where some are padding: a thread keeps a bit of each, in one register
-FEWEST = 8  # channels of one of several groups
+MOST_FILTER = 15  # filter rows or columns of a padded layer: a thread keeps a bit for each, in one register
+FEWEST = 8  # channels of a group, if there are several groups
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 24, 32)
 
 
@@ -57,11 +57,11 @@ class Mma(Family):
 
     name = "mma"
     widens = False
-    dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 where its math is not strict
+    dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 if its math is not strict
     examples = tuple(f"n1c48h9w8k40r3s3p1-{precision}-nhwc+bias" for precision in (*dtypes, *MATHS[1:]))
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take what fits tensor cores, on a device that has them."""
+        """Support what fits tensor cores, on a device that has them."""
         pr = folded(problem)
         if pr.dtype == "f32" and pr.math == "strict":
             known = ", ".join((*self.dtypes, *MATHS[1:]))
@@ -79,11 +79,11 @@ class Mma(Family):
         return None
 
     def inner(self, problem: Problem, device: Device) -> Problem:
-        """The problem with columns that do not overlap as channels (fold.py)."""
+        """The problem with columns turned into channels if they do not overlap (fold.py)."""
         return folded(problem)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         problem = folded(problem)
         clusters = up_to(device.max_cluster, (1, 2, 4, 8))
         chunks = up_to(max(2, 2 * all_chunks(problem, GATHERED)), (2, 4, 8, 16))
@@ -106,24 +106,24 @@ class Mma(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch; one before it copies the input, one behind it sums shares and pools."""
+        """Return the launch; one before it may copy the input, one after it may sum shares and pool."""
         return of_layer(_blueprint(folded(problem), config.values, aligned), problem)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(folded(problem), device, config.values)
 
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
-        """Spell out what a copy of the input takes."""
+        """Report the size of the copied input."""
         pr, way = folded(problem), config["x"]
         return copy_remark(pr, tap_chunks(pr, way)) if way in COPIES else {}
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """One share of the sum, then the shares one after the other; what is promoted at once is one step."""
+        """One share of the sum, then the shares one after the other; joint promotions count as one add."""
         cf, problem = config.values, folded(problem)
         shares = cf["sb"] * cf["sc"] * cf["sg"]
         chunks = tiling_of(problem, cf).steps * cf["chunks"]
@@ -133,7 +133,7 @@ class Mma(Family):
 
 def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
     if not aligned and cf["x"] in (AS_IS, PLANES):
-        cf = cf | dict(x=COPIED)  # to a buffer that is
+        cf = cf | dict(x=COPIED)  # to an aligned buffer
     tiling = tiling_of(pr, cf)
     launches, workspace = _launches(pr, tiling, cf)
     parts: tuple[Blueprint, ...] = ()
@@ -152,18 +152,18 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
 
 
 def _run_channels(pr: Problem, cf: Values) -> int:
-    """Channels of a tap that are neighbours in the sum."""
+    """Channels of a tap that are consecutive in the sum."""
     way = cf["x"]
     return pr.cg if way == GATHERED else run_chunks(pr, cf["chunks"], way) * each(pr, way)
 
 
 def _moved_as(pr: Problem, way: int) -> int:
-    """Return PACK_PRODUCTS and COPIED_AS: what words are made for."""
+    """Return PACK_PRODUCTS and COPIED_AS: the products that the words are converted for."""
     return E4M3_AS_F16 if way == WIDENED else products(pr, way)
 
 
 def _code(pr: Problem) -> int:
-    """Return DTYPE: that of sums and outputs, and of the input where PRODUCTS does not say."""
+    """Return DTYPE: the type of sums and outputs, and of the input unless PRODUCTS says otherwise."""
     return DTYPES.index(pr.portable.dtype)
 
 
@@ -198,7 +198,7 @@ def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> V
     whole = pr.kg % 4 == 0 if pixels_on_m(pr) else pr.p * pr.q % 4 == 0
     sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiling.tiles * tiling.tile)
     way, product = cf["x"], products(pr, cf["x"])
-    x_bytes = pr.x_bytes + 16 * row_pieces(pr, tiling.pb)  # a plane's last pieces of a row may lie behind x
+    x_bytes = pr.x_bytes + 16 * row_pieces(pr, tiling.pb)  # the last pieces of a plane's row may lie past x
     packed_bytes = _packed_bytes(pr, tiling, cf)
     most_bytes = max(copied_bytes(pr, tap_chunks(pr, way)), x_bytes, sums_bytes, packed_bytes)
     view = View.of(pr)

@@ -14,26 +14,26 @@ WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by numb
         "copied to nhwc and widened to f16 by a first kernel",
         "as it is, channels as rows of pixels")  # fmt: skip
 COPIES = (COPIED, WIDENED)
-MOST_PIECES = {PLAIN: 20, TF32: 20, THREE: 9, E4M3: 12}  # of a warp: more do not fit a thread's registers
-MOST_LOADS = 512  # of a thread that gathers: more overflow the instruction cache
+MOST_PIECES = {PLAIN: 20, TF32: 20, THREE: 9, E4M3: 12}  # of a warp: more would not fit a thread's registers
+MOST_LOADS = 512  # of a thread that gathers: more would overflow the instruction cache
 
 
 def products(pr: Problem, way: int) -> int:
-    """What is multiplied: the numbers as they are, rounded to tf32, three products for one, or e4m3."""
+    """What is multiplied: numbers as they are, rounded to tf32, split (three products for one), or e4m3."""
     if pr.math != "strict":
         return TF32 if pr.math == "tf32" else THREE
     return E4M3 if pr.dtype == "f8" and way != WIDENED else PLAIN
 
 
 def each(pr: Problem, way: int = AS_IS) -> int:
-    """Numbers of a chunk of 16 bytes."""
+    """Numbers in a chunk of 16 bytes."""
     return 8 if way == WIDENED else 16 // DTYPE_BYTES[pr.dtype]
 
 
 def ways(pr: Problem) -> tuple[int, ...]:
-    """How the input can be read: whole chunks of channels as they are; else copied, or, if few, gathered.
+    """How the input can be read: whole chunks of channels as they are; otherwise copied or, if few, gathered.
 
-    Where an output is made of one pixel, planes are read as they are, too.
+    For pointwise layers in nchw, planes can also be read as they are.
     """
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
     first: tuple[int, ...] = (AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED,)
@@ -50,7 +50,7 @@ def _planes(pr: Problem) -> bool:
 
 
 def image_pixels(pr: Problem, way: int) -> int:
-    """Pixels that are tiled together: those of all images, or of one."""
+    """Pixels that are tiled together: of all images, or of one (PLANES)."""
     return pr.p * pr.q if way == PLANES else pr.n * pr.p * pr.q
 
 
@@ -60,19 +60,19 @@ def tap_chunks(pr: Problem, way: int) -> int:
 
 
 def all_chunks(pr: Problem, way: int) -> int:
-    """Chunks of the whole sum; what is gathered has no gaps between taps."""
+    """Chunks of the whole sum; a gathered input has no gaps between taps."""
     if way == GATHERED:
         return ceil_div(pr.cg * pr.r * pr.s, each(pr))
     return pr.r * pr.s * tap_chunks(pr, way)
 
 
 def run_chunks(pr: Problem, chunks: int, way: int) -> int:
-    """Chunks of a tap that are neighbours in the sum: those of a step, where a tap fills whole steps."""
+    """Chunks of a tap that are consecutive in the sum: those of a step, if a tap fills whole steps."""
     return chunks if tap_chunks(pr, way) % chunks == 0 else tap_chunks(pr, way)
 
 
 def pixels_on_m(pr: Problem) -> bool:
-    """Whether pixels lie on the M side: neighbours in y lie on the N side."""
+    """Whether the M side of the product is pixels: outputs contiguous in y lie along the N side."""
     return pr.layout_out == "nhwc" or pr.p * pr.q == 1
 
 
@@ -82,7 +82,7 @@ def threads(cf: Values) -> int:
 
 
 def tiling_of(pr: Problem, cf: Values) -> ProductTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     mb, nb = 16 * cf["mt"] * cf["wm"], 16 * cf["nt"] * cf["wn"]
     kb, pb = (nb, mb) if pixels_on_m(pr) else (mb, nb)
     pixels = image_pixels(pr, cf["x"])
@@ -107,13 +107,13 @@ def x_stage_bytes(pr: Problem, cf: Values, pb: int) -> int:
 
 
 def row_pieces(pr: Problem, pb: int) -> int:
-    """Pieces of 16 bytes that a channel's row of a tile is copied in, where it begins up to a piece early."""
+    """16-byte pieces to copy a channel's row of a tile, which may begin up to a piece early."""
     early = each(pr) - 1 if pr.p * pr.q % each(pr) else 0
     return ceil_div(min(pr.p * pr.q, pb) + early, each(pr))
 
 
 def copies(pr: Problem, cf: Values) -> int:
-    """What a thread copies of each step: a chunk of a pixel, all chunks of a pixel, or a piece of a row."""
+    """Copies of a thread in a step: of a chunk of a pixel, all chunks of a pixel, or a piece of a row."""
     pb = 16 * (cf["mt"] * cf["wm"] if pixels_on_m(pr) else cf["nt"] * cf["wn"])
     if cf["x"] == PLANES:
         return ceil_div(cf["chunks"] * each(pr) * row_pieces(pr, pb), threads(cf))
@@ -121,10 +121,10 @@ def copies(pr: Problem, cf: Values) -> int:
 
 
 def registers(pr: Problem, cf: Values) -> int:
-    """Estimate of the registers a thread needs: accumulators, fragments, places of pixels, addresses."""
-    gathers = 24 + min(64, pr.cg * pr.r * pr.s // 4) if cf["x"] == GATHERED else 0  # under way at once
+    """Estimate of the registers a thread needs: accumulators, fragments, pixel positions, addresses."""
+    gathers = 24 + min(64, pr.cg * pr.r * pr.s // 4) if cf["x"] == GATHERED else 0  # in flight at once
     product = products(pr, cf["x"])
-    if product == THREE:  # the second halves of fragments, and sums that are not promoted yet
+    if product == THREE:  # the low halves of fragments, and sums not promoted yet
         gathers += 4 * (cf["mt"] + cf["nt"]) + 32 + (32 if cf["x"] == GATHERED else 0)
     elif product == E4M3:
         gathers += 2 * cf["mt"] * cf["nt"] + 16

@@ -24,15 +24,15 @@ from tilewright.kernels.untuned.nhwc import copied_bytes
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-WAVEFRONT = 0.6  # of the model's, whose cycles were fitted to loads with conflicts; ldmatrix has none
+WAVEFRONT = 0.6  # relative to the model's cycles, fitted to loads with conflicts; ldmatrix has none
 COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
-# By PRODUCTS: instructions m16n8 of a piece, sums of a thread beside them, instructions for its fragments.
+# By PRODUCTS: m16n8 instructions of a piece, a thread's adds besides, instructions to prepare its fragments.
 _ISSUED = {PLAIN: (2, 0, 0), TF32: (2, 0, 4), THREE: (6, 16, 24), E4M3: (2, 8, 0)}
-_ISSUED_90 = {**_ISSUED, E4M3: (4, 16, 8)}  # it widens e4m3 to f16 and adds two sums for one (its SASS)
+_ISSUED_90 = {**_ISSUED, E4M3: (4, 16, 8)}  # sm_90 widens e4m3 to f16 and adds two sums for one (its SASS)
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count what one block and one thread do."""
+    """Count the work of one block and one thread."""
     tiling, combine = tiling_of(pr, cf), cf["combine"]
     shares = cf["sc"] * cf["sg"]
     blocks, steps = tiling.tiles * shares, ceil_div(tiling.steps, shares)
@@ -74,7 +74,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
 
 
 def _staging(pr: Problem, cf: Values, tiling: ProductTiling, steps: int) -> float:
-    """Instructions of a thread that stage the input and the filter, in so many steps."""
+    """Instructions of a thread that stage the input and the filter, in ``steps`` steps."""
     first = tiling.x_copies * (20.0 + 3.0 * (pr.r + pr.s))  # where each pixel begins, and its taps
     x_slots = tiling.x_copies * (cf["chunks"] * (4.0 * each(pr) + 3.0) if cf["x"] == GATHERED else 6.0)
     filter_copies = ceil_div(tiling.kb * cf["chunks"], tiling.threads)
@@ -82,7 +82,7 @@ def _staging(pr: Problem, cf: Values, tiling: ProductTiling, steps: int) -> floa
 
 
 def _missed(pr: Problem, device: Device, cf: Values, tiling: ProductTiling) -> float:
-    """Share of the input's bytes that come from the L2 cache: the rest was read for other taps."""
+    """Share of the input's bytes read from the L2 cache: the rest is in L1, read before for other taps."""
     if not cf["l1"] and cf["x"] != GATHERED:
         return 1.0
     rows = ceil_div(tiling.pb, pr.q) * pr.stride[0] + (pr.r - 1) * pr.dilation[0]

@@ -1,6 +1,6 @@
-"""The narrow family: last layers in f32, on CUDA cores: a thread has all of an output's few channels.
+"""The narrow family: last layers in f32 on CUDA cores; a thread computes all of a pixel's few channels.
 
-Tiles of output channels that other families have are mostly empty here, and memory waits for their staging.
+The other families' tiles of output channels would be mostly empty here, and their staging delays memory.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 MOST_CHANNELS = 16
-MOST_TAPS = 64  # of all output channels: a thread has those of a channel in registers
+MOST_TAPS = 64  # of all output channels: a thread holds those of an input channel in registers
 MOST_ROWS = 31  # of the input, under a thread
-ZEROS_BYTES = 32  # behind the packed filter: as many as a lane loads of a row
+ZEROS_BYTES = 32  # after the packed filter: as many as a lane loads of a row
 ALONE = dict(warps=1, mb=1)
 
 
@@ -57,7 +57,7 @@ class Narrow(Family):
     examples = ("n2c10h9w12k2r3s3p1-f32+bias", "n1c12h9w11k3r3s3p1-f32-nchw2nhwc")
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers of few output channels in nchw, on a GPU."""
+        """Support layers of few output channels in nchw, on a GPU."""
         if reason := super().refuses(problem, device) or no_gpu(device):
             return reason
         if problem.layout_in != "nchw":
@@ -78,7 +78,7 @@ class Narrow(Family):
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         return (
             POOL_PARAM,
             Param("th", (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16), "output rows of a thread"),
@@ -91,16 +91,16 @@ class Narrow(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two where there is a pool."""
+        """Return the launch, or two if there is a pool."""
         cf = config.values
         hb, wb = tile(cf)
         p_tiles, q_tiles = ceil_div(problem.p, hb), ceil_div(problem.q, wb)
         view = View.unflattened(problem)
-        # Numbers one by one take more registers, and no rule has asked for them on behalf of this variant.
+        # Loading number by number takes more registers, which no rule has checked for this variant.
         ahead = dict(DEPTH=cf["depth"], MIN_BLOCKS=cf["mb"]) if aligned else dict(DEPTH=1, MIN_BLOCKS=1)
         defines: Values = dict(
             DTYPE=dtype_code(problem), SHARED_BYTES=shared_bytes(problem, cf),
@@ -116,11 +116,11 @@ class Narrow(Family):
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """The products of a share, and then the shares."""
+        """Length of the longest chain of adds: the products of a share, then the shares."""
         return problem.c // config["split"] * problem.r * problem.s + config["split"]
 
 

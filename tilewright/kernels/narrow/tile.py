@@ -8,11 +8,11 @@ from tilewright.problem import Problem
 
 BYTES = 4  # of a number
 RUN = 4  # numbers that a lane loads at once
-MARGIN = 30  # registers beside sums, rows and taps
+MARGIN = 30  # registers besides sums, rows and taps
 
 
 def taps(pr: Problem) -> int:
-    """Taps of a channel, of all output channels."""
+    """Taps of an input channel for all output channels."""
     return pr.k * pr.r * pr.s
 
 
@@ -22,7 +22,7 @@ def filter_bytes(pr: Problem) -> int:
 
 
 def edge(pr: Problem) -> int:
-    """Columns that a thread needs beside its own, on the side where they are more (EDGE)."""
+    """Columns that a thread needs next to its own, on the side that needs more (EDGE)."""
     return max(pr.pad[2], pr.s - 1 - pr.pad[2])
 
 
@@ -37,7 +37,7 @@ def sums(pr: Problem, cf: Values) -> int:
 
 
 def team(cf: Values) -> int:
-    """Threads that have one share of C (TEAM)."""
+    """Threads that work on one share of C (TEAM)."""
     return 32 * cf["warps"] // cf["split"]
 
 
@@ -47,17 +47,17 @@ def tile(cf: Values) -> tuple[int, int]:
 
 
 def shared_bytes(pr: Problem, cf: Values) -> int:
-    """Shared memory of a block: the filter, or then what a share has summed up."""
+    """Shared memory of a block: the filter, reused by the sums of a share."""
     return max(filter_bytes(pr), BYTES * team(cf) * sums(pr, cf) if cf["split"] > 1 else 0)
 
 
 def whole(pr: Problem, cf: Values) -> bool:
-    """Whether a lane of an aligned array reads four numbers at a time: it has all of its columns or none."""
+    """Whether lanes read aligned arrays four numbers at a time: all columns of a lane are inside, or none."""
     return pr.w % cf["tw"] == 0
 
 
 def registers(pr: Problem, cf: Values) -> int:
-    """Estimate of the registers a thread needs: sums, rows on their way, taps, addresses."""
+    """Estimate of the registers a thread needs: sums, rows in flight, taps, addresses."""
     seen, one_by_one = cf["tw"] + pr.s - 1, 0 if whole(pr, cf) else 8 * cf["tw"]
     on_their_way = cf["depth"] * (cf["tw"] + edge(pr)) + one_by_one
     return sums(pr, cf) + on_their_way + round_up(taps(pr), RUN) + seen + MARGIN

@@ -12,11 +12,11 @@ from tilewright.kernels.tile import COMBINE_NAMES
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
-BESIDE = 16  # columns of the sectors beside a row of a tile
+BESIDE = 16  # columns in the sectors on both sides of a tile's row
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count what one block and one thread do."""
+    """Count the work of one block and one thread."""
     threads, combine, split = 32 * cf["warps"], cf["combine"], cf["split"]
     hb, wb = tile(cf)
     blocks = pr.n * ceil_div(pr.p, hb) * ceil_div(pr.q, wb)

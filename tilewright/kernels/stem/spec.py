@@ -1,4 +1,4 @@
-"""The stem family: first layers on tensor cores, fragments read from rows of the image as they are."""
+"""The stem family: first layers on tensor cores, with fragments read directly from rows of the image."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 MOST_STEPS = 80  # products along the sum: their loop is unrolled
-MOST_UNROLLED = 1500  # instructions of that loop: more overflow the instruction cache
+MOST_UNROLLED = 1500  # instructions of that loop: more would overflow the instruction cache
 MOST_ROW = 1 << 30  # bytes of a row of the image, with its padding
-FAN = ("FAN_P", "FAN_R", "FAN_W")  # what four lanes take at once
+FAN = ("FAN_P", "FAN_R", "FAN_W")  # planes, rows and words that four lanes load at once
 # Of a block's tile: sums, and outputs of a pool.
 ROWS, POOLED_ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16), (1, 2, 3, 4, 6, 8)
 COLUMNS, POOLED_COLUMNS, MOST_COLUMNS = (8, 16, 32, 64, 128, 256), (4, 7, 8, 14, 16, 28, 32, 64), 1024
@@ -45,7 +45,7 @@ class Stem(Family):
     widens = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers whose whole sum is a few products, on a device that has tensor cores."""
+        """Support layers whose whole sum takes few products, on a device that has tensor cores."""
         if reason := super().refuses(problem, device) or no_tensor_gpu(device):
             return reason
         if problem.groups > 1:
@@ -59,7 +59,7 @@ class Stem(Family):
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         columns = (*COLUMNS, min(problem.q, MOST_COLUMNS))
         return (
             POOL_PARAM,
@@ -74,11 +74,11 @@ class Stem(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, or two where the second one pools."""
+        """Return the launch, or two if a second one pools."""
         cf = config.values
         tiling, packed, runs = tiling_of(problem, cf), runs_of(problem, cf), runs_of(problem, cf, aligned)
         return whole_sums(
@@ -93,7 +93,7 @@ class Stem(Family):
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
@@ -113,7 +113,7 @@ def _body(pr: Problem, cf: Values) -> int:
 
 
 def _extents(pr: Problem, sums: int, values: tuple[int, ...], pooled: tuple[int, ...]) -> tuple[int, ...]:
-    """Rows or columns of a tile: so many sums, and those under so many outputs of a pool."""
+    """Choices of a tile's rows or columns: ``values`` sums, and sums under ``pooled`` outputs of a pool."""
     found = up_to(sums, values)
     if pool := pr.epilogue.pool:
         found += tuple((v - 1) * pool.stride + pool.size for v in up_to(sums // pool.stride, pooled))
@@ -153,7 +153,7 @@ RULES = (
 def _defines(pr: Problem, tiling: StemTiling, runs: Runs, cf: Values, aligned: bool) -> Values:
     view, nhwc = View.unflattened(pr), pr.layout_out == "nhwc"
     meets = tiling.sum_pitch > 0
-    unit = 4 if nhwc else 1  # outputs that a thread stores at once where sums meet
+    unit = 4 if nhwc else 1  # outputs that a thread stores at once after combining
     run, side = unit if meets else tiling.run, 2 if tiling.held else 1
     whole = pr.k % run == 0 if nhwc else meets or cf["tw"] // side % run == pr.q // side % run == 0
     more = requant_defines(pr)

@@ -13,27 +13,27 @@ from tilewright.kernels.tile import NONE, along, rows_under, tiles_along
 from tilewright.problem import DTYPE_BYTES, Problem
 
 BANKS = 32  # of shared memory, a word each
-PIECE = 16  # bytes that a copy moves, at most
-STORE = 16  # bytes of outputs that a thread has side by side, at most
-LONGEST = STORE  # outputs of them: those of one byte
+PIECE = 16  # most bytes of a copy
+STORE = 16  # most bytes of a thread's contiguous outputs
+LONGEST = STORE  # most of these outputs: those of one byte
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """What a row of the filter sees of an image: a run of neighbours in memory.
+    """The inputs under a row of the filter: a contiguous run in memory.
 
     Attributes:
         planes: planes of the image: its channels in nchw.
         column: bytes of a column of a plane.
         gap: bytes between staged columns, so that lanes read from different banks.
-        step: staged bytes from one output's run to the next one's.
+        step: staged bytes from one output's run to the next output's.
         numbers: numbers of a run.
-        copy: bytes that a copy moves, of whole rows of the image.
+        copy: bytes of a copy; they divide a row of the image.
         lead: staged bytes of a row before the run of its first output.
-        shift: numbers of a run's first word before it, for every output.
-        unaligned: whether runs begin anywhere in a word, so that one is made of two.
-        fan: planes, rows and words of a run that the four lanes of a pixel take at once, a word each.
-        quarters: words of a run that each of its lanes takes.
+        shift: numbers in a run's first word before the run, the same for every output.
+        unaligned: whether runs begin anywhere in a word, so that a word is put together from two.
+        fan: planes, rows and words of a run that the four lanes of a pixel load at once, a word each.
+        quarters: words of a run that each of its lanes loads.
     """
 
     planes: int
@@ -49,30 +49,30 @@ class Runs:
     quarters: int
 
     def words(self, pr: Problem) -> int:
-        """Words of a pixel that a lane takes in all."""
+        """Words of a pixel that a lane loads in total."""
         return self.planes // self.fan[0] * (pr.r // self.fan[1]) * self.quarters
 
     def steps(self, pr: Problem) -> int:
-        """Products along the sum: a lane has two words of each."""
+        """Products along the sum, each with two words of a lane."""
         return ceil_div(self.words(pr), 2)
 
 
 def runs_of(pr: Problem, cf: Values | None = None, aligned: bool = True) -> Runs:
-    """Work out how runs lie in memory, and in words, under a config's tiles, or under one of the whole image.
+    """Return how runs lie in memory and in words, for a config's tiles, or for one tile of the whole image.
 
-    Every tile begins where the first does in what a copy moves. Arrays that are not aligned are packed alike.
+    All tiles have the same alignment to copies. Unaligned arrays use the same order of the packed filter.
     """
     nhwc, number = pr.layout_in == "nhwc", DTYPE_BYTES[pr.dtype]
     unit = pr.c if nhwc else 1
     column = unit * number
     step = pr.stride[1] * column
-    most = math.gcd(PIECE, pr.w * column)  # pieces lie inside a row of the image or outside
+    most = math.gcd(PIECE, pr.w * column)  # a piece lies wholly inside a row of the image or outside
     combine = cf["combine"] if cf else NONE
     if cf and tiles_along(pr, combine, pr.q, pr.y_q, cf["tw"]) > 1:
         most = math.gcd(most, along(pr, combine, cf["tw"])[0] * step)
     copy = most if most >= WORD else number
     first = along(pr, combine, 1)[1] * pr.stride[1] - pr.pad[2]  # column under the first output
-    lead = first * column % copy if copy >= WORD else 0  # staged one by one they begin where they are needed
+    lead = first * column % copy if copy >= WORD else 0  # 0 if staged number by number
     unaligned = step % WORD > 0
     shift = 0 if unaligned else lead % WORD // number
     if not aligned:
@@ -89,7 +89,7 @@ def runs_of(pr: Problem, cf: Values | None = None, aligned: bool = True) -> Runs
 
 @cache
 def crowd(step: int, row: int, plane: int, fan: tuple[int, int, int]) -> int:
-    """Most words of one bank that a load asks for: of eight pixels ``step`` bytes apart, four lanes each."""
+    """Most words that a load reads from one bank: eight pixels ``step`` bytes apart, with four lanes each."""
     found: dict[int, set[int]] = {}
     for lane in range(8 * LANES):
         pixel, quarter = divmod(lane, LANES)
@@ -100,7 +100,7 @@ def crowd(step: int, row: int, plane: int, fan: tuple[int, int, int]) -> int:
 
 
 def _fan(planes: int, rows: int, words: int) -> tuple[int, int, int]:
-    """What four lanes take at once: the fewest words in all, of a run rather than of rows or planes."""
+    """Planes, rows and words that four lanes load at once: for fewest words in total, preferably of a run."""
     fans = [(LANES // (r * w), r, w) for w in (4, 2, 1) for r in (4, 2, 1) if r * w <= LANES]
     fits = [(p, r, w) for p, r, w in fans if planes % p == 0 and rows % r == 0]
     return min(fits, key=lambda fan: ceil_div(words, fan[2]) * fan[2])
@@ -110,7 +110,7 @@ def _fan(planes: int, rows: int, words: int) -> tuple[int, int, int]:
 class Staged:
     """A tile's rows of the image in shared memory: bytes of a row, from one to the next, and of all.
 
-    ``crowd``: how many words of one bank a load asks for.
+    ``crowd``: most words that a load reads from one bank.
     """
 
     row: int
@@ -121,11 +121,11 @@ class Staged:
 
 @dataclass(frozen=True, kw_only=True)
 class StemTiling:
-    """Sizes that follow from a problem and a config.
+    """Sizes derived from a problem and a config.
 
-    ``run``: outputs that a thread has side by side. ``turns``: passes of a warp over the tile's pixels.
+    ``run``: contiguous outputs of a thread. ``turns``: passes of a warp over the tile's pixels.
     ``w_bytes``: of the filter, staged by a block. ``held``: whether a thread pools its own sums.
-    ``sum_pitch``: words of a row of sums that meet in shared memory for the block's pool, or 0.
+    ``sum_pitch``: words of a row of sums in shared memory, if the block pools them there, or 0.
     """
 
     image: Staged
@@ -148,14 +148,14 @@ def piece(pr: Problem) -> tuple[int, int]:
 
 
 def loads(pr: Problem, runs: Runs) -> int:
-    """Loads of a lane for a product's pixels: one of four matrices, where columns are pairs of pieces."""
+    """Loads of a lane for a product's pixels: one of four matrices if columns are pairs of pieces."""
     if pr.layout_in == pr.layout_out == "nhwc" and runs.column % (2 * PIECE) == 0:
         return 1
     return 2 * piece(pr)[0] // 8 * (2 if runs.unaligned else 1)
 
 
 def w_registers(pr: Problem) -> int:
-    """Registers of a lane that hold the filter, for a piece and a step."""
+    """Registers of a lane for the filter, per piece and step."""
     return 2 if pr.layout_out == "nhwc" else 4
 
 
@@ -172,7 +172,7 @@ def held(pr: Problem, cf: Values) -> bool:
 
 
 def outputs(pr: Problem, cf: Values) -> int:
-    """Outputs that a thread has side by side: channels of alternating pieces, in nchw pixels or windows."""
+    """Contiguous outputs of a thread: channels of alternating pieces, in nchw pixels or windows."""
     most = STORE // DTYPE_BYTES[pr.dtype_out]
     if pr.layout_out == "nhwc":
         return 2 * math.gcd(cf["kt"], most // 2)
@@ -180,7 +180,7 @@ def outputs(pr: Problem, cf: Values) -> int:
 
 
 def staged(pr: Problem, cf: Values, runs: Runs) -> Staged:
-    """Work out how the rows under a tile are staged; ``combine``, ``th`` and ``tw`` decide it."""
+    """Return how the rows under a tile are staged; it depends on ``combine``, ``th`` and ``tw``."""
     rows = rows_under(pr, cf["th"])
     seen = runs.fan[2] * WORD * runs.quarters + WORD * runs.unaligned
     row = round_up(runs.lead + (cf["tw"] - 1) * (runs.step - pr.stride[1] * runs.gap) + seen, PIECE)
@@ -192,7 +192,7 @@ def staged(pr: Problem, cf: Values, runs: Runs) -> Staged:
 
 
 def tiling_of(pr: Problem, cf: Values) -> StemTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     combine, runs, (pixels, channels) = cf["combine"], runs_of(pr, cf), piece(pr)
     image = staged(pr, cf, runs)
     kb = channels * cf["kt"] * cf["wn"]
@@ -201,7 +201,7 @@ def tiling_of(pr: Problem, cf: Values) -> StemTiling:
     q_tiles = tiles_along(pr, combine, pr.q, pr.y_q, cf["tw"])
     w_bytes = 128 * runs.steps(pr) * w_registers(pr) * cf["kt"] * cf["wn"]
     pixels_of_tile, nhwc = cf["th"] * cf["tw"], pr.layout_out == "nhwc"
-    # Whole runs, and four words more: the next row lies in other banks.
+    # Whole runs, and four words more so that the next row lies in other banks.
     meets = pools(pr, combine) and not held(pr, cf)
     sum_pitch = (kb if nhwc else round_up(pixels_of_tile, LONGEST)) + 4 if meets else 0
     sums_bytes = 4 * sum_pitch * (pixels_of_tile if nhwc else kb)
@@ -214,7 +214,7 @@ def tiling_of(pr: Problem, cf: Values) -> StemTiling:
 
 
 def registers(pr: Problem, cf: Values) -> int:
-    """Estimate of the registers a thread needs: sums, the filter's, where it reads, masks, addresses."""
+    """Estimate of the registers a thread needs: sums, the filter, read offsets, masks, addresses."""
     runs = runs_of(pr, cf)
     halves = piece(pr)[0] // 8
     masks = 2 * min(runs.quarters, 4) if loads(pr, runs) > 1 else 0

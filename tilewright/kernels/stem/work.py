@@ -14,16 +14,16 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 # Fitted to the family's trials in benchmarks/h100/trials.jsonl.gz.
-STORED = 0.3  # of the time that the model has for stores: other blocks multiply meanwhile
-WAITED = 1.6  # cycles of the tensor cores for one of a product: few warps hide its latency
-COPIED, NUMBERS = 20.0, 3.0  # instructions of a copy, and how many times as many where it moves one number
-FETCH, FILLED = 0.5, 0.25  # time to the first data; of a unit's first blocks' loads, which nothing hides
-FETCH_BYTES = 52_185.0  # that a unit takes from the L2 cache in that time, by the model's coefficients
-FETCHED = 0.6  # of the slots of loads from global memory: the filter's are asked for together
+STORED = 0.3  # relative to the model's time of stores: other blocks multiply meanwhile
+WAITED = 1.6  # tensor-core cycles per cycle of a product: too few warps hide its latency
+COPIED, NUMBERS = 20.0, 3.0  # instructions of a copy, and the factor if it moves one number
+FETCH, FILLED = 0.5, 0.25  # time to the first data; share of a unit's first loads that nothing hides
+FETCH_BYTES = 52_185.0  # that a unit reads from the L2 cache in that time, by the model's coefficients
+FETCHED = 0.6  # relative slots of loads from global memory: the filter's are issued together
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count what one block and one thread do."""
+    """Count the work of one block and one thread."""
     runs, tiling, (pixels, channels) = runs_of(pr, cf), tiling_of(pr, cf), piece(pr)
     threads, steps = 32 * cf["wm"] * cf["wn"], runs.steps(pr)
     pieces = tiling.turns * cf["pt"]  # of pixels, of a warp
@@ -39,7 +39,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     copies = x_bytes / runs.copy / threads * (NUMBERS if runs.copy < WORD else 1.0)
     together = resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"])
     filled = (x_bytes + tiling.w_bytes) * min(together, ceil_div(tiling.blocks, device.units))
-    cached = min(pr.y_bytes, device.l2_bytes)  # of y; the rest must go to memory meanwhile
+    cached = min(pr.y_bytes, device.l2_bytes)  # bytes of y; the rest must go to memory meanwhile
     stored = tiling.run * out_bytes  # bytes that a thread stores at once
     return GpuWork(
         blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),

@@ -1,1 +1,1 @@
-"""The strassen families: large matrix products by fewer multiplications."""
+"""The strassen families: large matrix products with fewer multiplications."""

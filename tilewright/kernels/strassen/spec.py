@@ -1,7 +1,7 @@
-"""The strassen and strassen2 families: large matrix products by 7/8 or 49/64 of the multiplications.
+"""The strassen and strassen2 families: large matrix products with 7/8 or 49/64 of the multiplications.
 
-Sums of blocks of the input, 7 or 49 products of half or a quarter of the sides by the kernel of the gemm
-family, and the blocks of the output from them. The sums of blocks of the filter are packed.
+A first kernel sums blocks of the input, the gemm family's computes 7 or 49 products of half or a quarter of
+the sides, and a last one combines them into the output's blocks. Sums of filter blocks are packed.
 Source: V. Strassen, "Gaussian Elimination is not Optimal", Numer. Math. 13, 354-356, 1969.
 """
 
@@ -21,16 +21,16 @@ from tilewright.kernels.work import Work
 from tilewright.problem import MAX_EXTENT, Problem
 
 THREADS = 128  # of the kernels that transform
-FEWEST = 1024  # channels and pixels of the product: what smaller ones save, the two launches more take
+FEWEST = 1024  # channels and pixels of the product: smaller ones save less than two more launches cost
 MOST_BYTES = 2 << 30  # of workspace, and of packed filter
 GEMM = Gemm()
 
 
 class Strassen(Family):
-    """Strassen's algorithm, its matrix products by the kernel of the gemm family.
+    """Strassen's algorithm, with matrix products by the kernel of the gemm family.
 
     Attributes:
-        depth: levels of it.
+        depth: levels of the recursion.
     """
 
     name = "strassen"
@@ -39,7 +39,7 @@ class Strassen(Family):
     plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take large matrix products, on a GPU."""
+        """Support large matrix products, on a GPU."""
         if reason := no_gpu(device) or super().refuses(problem, device):
             return reason
         pr = problem
@@ -60,31 +60,31 @@ class Strassen(Family):
         return GEMM.refuses(self.inner(problem, device), device)
 
     def inner(self, problem: Problem, device: Device) -> Problem:
-        """The matrix products, of blocks; their input in nchw, which is the fastest to multiply."""
+        """The matrix products of blocks, with their input in nchw, which is the fastest to multiply."""
         return side_by_side(7**self.depth, *self._block(problem), "nchw", _as_rows(problem).layout_out)
 
     def _block(self, problem: Problem) -> tuple[int, int, int]:
-        """Return channels in, channels out and pixels of a block: whole quads."""
+        """Return the input channels, output channels and pixels of a block: whole quads."""
         sides = (problem.c, problem.k, problem.n * problem.h * problem.w)
         c, k, pixels = (ceil_div(side, 4 << self.depth) * 4 for side in sides)
         return c, k, pixels
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables of the matrix products."""
+        """Return the tunables of the matrix products."""
         return GEMM.params(self.inner(problem, device), device)
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the device and the kernel of the matrix products forbid."""
+        """Return the rules: limits of the device and the kernel of the matrix products."""
         return GEMM.rules(device)
 
     def multiplies(self, problem: Problem) -> float:
-        """Seven for eight at each level."""
+        """7/8 at each level."""
         return math.pow(7 / 8, self.depth)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out the sums of the input, the matrix products, and the blocks of the output."""
+        """Return the launches of the sums of the input, the matrix products, and the output's blocks."""
         pr, products = _as_rows(problem), self.inner(problem, device)
-        inner = GEMM.blueprint(products, device, config)  # its buffers are our own, and aligned
+        inner = GEMM.blueprint(products, device, config)  # its buffers are ours, so aligned
         run_in = _run(pr, pr.c, pr.layout_in, aligned)
         run_out = _run(pr, pr.k, pr.layout_out, aligned)
         blocks = dict(LEVELS=self.depth, BLOCK_C=products.cg, BLOCK_K=products.kg)
@@ -107,7 +107,7 @@ class Strassen(Family):
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
-        """Count the matrix products, and what the transforms move."""
+        """Count the work of the matrix products, and the bytes that the transforms move."""
         products = self.inner(problem, device)
         work = GEMM.work(products, device, config)
         outside = problem.x_bytes + problem.y_bytes + problem.z_bytes * problem.epilogue.add
@@ -115,28 +115,28 @@ class Strassen(Family):
         return replace(work, more_launches=2, more_bytes=float(moved))
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """That of the products, which are half as long, three times for each level; and the sums of blocks.
+        """The chain of the products, half as long but three times for each level; then the sums of blocks.
 
-        A bound grows with the root of the chain. An output's blocks are sums of up to four products, some of
-        twice its size: of independent numbers of one size their squared errors add up to three times that of
-        one product's plain sum.
+        The bound grows with the square root of the chain. An output block is a sum of up to four products,
+        some of twice its size: for independent numbers of one size their squared errors add up to three
+        times that of one product's plain sum.
         """
         products = GEMM.chain(self.inner(problem, device), device, config)
         return int(3**self.depth) * products + 6 * self.depth
 
 
 def _as_rows(problem: Problem) -> Problem:
-    """The same in nhwc where a pixel is a whole image: channels are neighbours then, in any layout."""
+    """The problem in nhwc if an image is one pixel: its channels are contiguous in any layout."""
     return problem.with_layout("nhwc") if problem.h * problem.w == 1 else problem
 
 
 def _run(pr: Problem, channels: int, layout: str, aligned: bool) -> int:
-    """Neighbours that a thread takes at once: channels in nhwc, pixels in nchw."""
+    """Contiguous numbers that a thread takes at once: channels in nhwc, pixels in nchw."""
     return 4 if aligned and (channels if layout == "nhwc" else pr.h * pr.w) % 4 == 0 else 1
 
 
 class Strassen2(Strassen):
-    """The same, two levels deep."""
+    """Strassen's algorithm with two levels."""
 
     name = "strassen2"
     depth = 2

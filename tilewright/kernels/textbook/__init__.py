@@ -1,1 +1,1 @@
-"""The textbook family: the steps of the sources' ladders, which are there to learn from."""
+"""The textbook family: the sources' successive optimisation steps, to learn from."""

@@ -1,6 +1,6 @@
-"""The textbook family: convolutions and matrix products as one first writes them, one step after the other.
+"""The textbook family: convolutions and matrix products as in textbooks, optimised step by step.
 
-It shows what each step buys and is run only where it is named. Sources of the steps: "Investigation of CUDA
+It shows what each step gains, and runs only if it is named. Sources of the steps: "Investigation of CUDA
 Optimizations for Accelerating a Toy CNN Architecture" (H. Grisett, UCLA), and "Mapping and Accelerating a
 Convolutional Neural Network on a GPU" (S.-K. Huang).
 """
@@ -47,7 +47,7 @@ def steps(problem: Problem) -> tuple[int, ...]:
 
 
 class Textbook(Family):
-    """One output a thread: naive, from shared memory, unrolled, coalesced; on tensor cores, a tile a warp."""
+    """An output per thread: naive, by shared memory, unrolled, coalesced; a tile per warp on tensor cores."""
 
     name = "textbook"
     races = False
@@ -55,7 +55,7 @@ class Textbook(Family):
     examples = ("n1c6h14w13k5r3s3-f32+bias", *(f"n1c40h6w7k35r1s1-{dtype}+bias" for dtype in HALVES))
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take f32 layers of one group, and matrix products of f16 on tensor cores."""
+        """Support f32 layers of one group, and matrix products of f16 on tensor cores."""
         if reason := super().refuses(problem, device):
             return reason
         if problem.groups > 1:
@@ -67,7 +67,7 @@ class Textbook(Family):
         return no_kernels(device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the step and the shape of a block."""
+        """Return the step and the shape of a block."""
         ways = (ROLLED, UNROLLED) if problem.epilogue.pool else (ROLLED,)
         return (
             Param("step", steps(problem), "how far the kernel has come", STEP_NAMES),
@@ -80,22 +80,22 @@ class Textbook(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernels forbid."""
+        """Return the rules: limits of the hardware and the kernels."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two where the filter is transposed first."""
+        """Return the launch, or two if the filter is transposed first."""
         cf = config.values
         if cf["step"] >= TENSOR_NAIVE:
             return _tensor(problem, cf, aligned)
         return _gemm(problem, cf) if cf["step"] >= GEMM_NAIVE else _conv(problem, cf)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """Every product is added to the one before."""
+        """All products of an output, added one after the other."""
         return problem.c * problem.r * problem.s
 
 

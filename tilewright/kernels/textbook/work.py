@@ -18,12 +18,12 @@ DEPTH = 32  # channels of a step of TENSOR_TILED
 
 
 def side(pr: Problem, pool: int) -> int:
-    """Sums of one side of a window that a thread holds at once."""
+    """Sums along one side of a pool's window that a thread holds at once."""
     return pr.epilogue.pool.size if pr.epilogue.pool and pool else 1
 
 
 def tiles(pr: Problem, cf: Values) -> tuple[int, int, int]:
-    """Blocks along K, P and Q of an image; along K and the pixels of all images in a gemm or tensor step."""
+    """Blocks along K, P and Q of an image; in a gemm or tensor step, along K and the pixels of all images."""
     if cf["step"] >= TENSOR_NAIVE:
         rows, columns = warp_tile(cf)
         return ceil_div(pr.k, rows * cf["bk"]), ceil_div(pr.n * pr.p * pr.q, columns * cf["bh"]), 1
@@ -54,7 +54,7 @@ def shared_bytes(pr: Problem, cf: Values) -> int:
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> Work:
-    """Count what one block and one thread do; what one core does, where it runs a whole block."""
+    """Count the work of one block and one thread; on a CPU that of a core, which runs a whole block."""
     if cf["step"] >= TENSOR_NAIVE:
         return _tensor(pr, device, cf)
     work = _gemm(pr, device, cf) if cf["step"] >= GEMM_NAIVE else _conv(pr, device, cf)
@@ -62,10 +62,10 @@ def work_of(pr: Problem, device: Device, cf: Values) -> Work:
 
 
 def _of_core(work: GpuWork) -> CpuWork:
-    """Count the threads of a block one after the other, in scalars; the first cache holds what they load.
+    """Count the threads of a block in succession, in scalars; the L1 cache holds what they load.
 
     42 configs of three layers took 0.64 of the estimate on one core of a Zen 4 (standard deviation 1.8-fold);
-    any number of instructions for addresses made that worse.
+    counting instructions for addresses only made that worse.
     """
     products = work.fma * work.threads
     filters = (work.shared_loads + work.global_loads) * work.threads - products
@@ -86,7 +86,7 @@ def _conv(pr: Problem, device: Device, cf: Values) -> GpuWork:
     parts = (pool.size // sums) ** 2 if pool else 1
     threads, taps = cf["bw"] * cf["bh"] * cf["bk"], parts * pr.c * pr.r * pr.s
     staged, tile = cf["step"] > NAIVE, parts * pr.c * tile_floats(pr, cf)
-    apart = pr.stride[1] * (pool.stride if pool else 1)  # neighbours' inputs in shared memory
+    apart = pr.stride[1] * (pool.stride if pool else 1)  # distance of neighbours' inputs in shared memory
     conflicts = gcd(apart, 32) if cf["bw"] > 16 else 1
     k, p, q = tiles(pr, cf)
     return _work(
@@ -104,9 +104,9 @@ def _gemm(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count a step of the matrix product."""
     t, (k, pixels, _) = cf["bw"], tiles(pr, cf)
     staged, turns = cf["step"] > GEMM_NAIVE, ceil_div(pr.c, cf["bw"])
-    words = 2.0 * (turns if staged else pr.c)  # that a thread reads of global memory
+    words = 2.0 * (turns if staged else pr.c)  # that a thread reads from global memory
     turned = cf["step"] == GEMM_COALESCED
-    sectors = 1.0 if turned else 8.0  # of the filter, fetched for each one that holds what is asked for
+    sectors = 1.0 if turned else 8.0  # of the filter fetched, per sector of needed data
     work = _work(
         pr, device, cf, k * pixels, t * t, turns if staged else 1,
         fma=float(pr.c), shared_loads=2.0 * pr.c if staged else 0.0,
@@ -119,7 +119,7 @@ def _gemm(pr: Problem, device: Device, cf: Values) -> GpuWork:
 
 
 def _tensor(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count a step of the matrix product on tensor cores; the loads of naive have all 8 rows apart."""
+    """Count a step of the matrix product on tensor cores; in naive all 8 rows of a load lie apart."""
     rows, columns = warp_tile(cf)
     warps, (k, pixels, _) = cf["bh"] * cf["bk"], tiles(pr, cf)
     staged, depth = cf["step"] == TENSOR_TILED, DEPTH if cf["step"] == TENSOR_TILED else 16

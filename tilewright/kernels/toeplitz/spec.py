@@ -1,6 +1,6 @@
 """The toeplitz family: depthwise convolution on tensor cores, a row of the filter as a Toeplitz matrix.
 
-On CUDA cores a layer of 7x7 at batch 16, or of 31x31, is bound by its multiply-adds and their loads.
+On CUDA cores a 7x7 layer at batch 16, or a 31x31 layer, is bound by its multiply-adds and their loads.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-MOST_WHOLE = 1024  # products of i8, of 2^14 each, in the 24 bits of an f32
-MOST_WINDOW = 96  # inputs under eight outputs: more registers of a row than a thread has to spare
-UNROLLED = 96  # products of an unrolled loop over a filter's rows: more overflow the instruction cache
+MOST_WHOLE = 1024  # products of i8, up to 2^14 each, whose sum fits the 24 bits of an f32
+MOST_WINDOW = 96  # inputs under eight outputs: more would take too many registers for a row
+UNROLLED = 96  # products of an unrolled loop over a filter's rows: more would overflow the instruction cache
 
 
 class Toeplitz(Family):
@@ -54,10 +54,10 @@ class Toeplitz(Family):
     dtypes, takes_tf32 = ("f16", "bf16", "f8", "i8", "q8"), True
     examples = tuple(f"n2c16h9w11k16r3s3p1g16-{precision}-nhwc+bias" for precision in (*dtypes, "tf32"))
     widens = False
-    plain = False  # a window's inputs that an output has no part in are multiplied by zeros
+    plain = False  # inputs of a window that an output does not depend on are multiplied by zeros
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take depthwise layers, on a device that has tensor cores."""
+        """Support depthwise layers, on a device that has tensor cores."""
         if reason := super().refuses(problem, device) or too_large(problem) or no_tensor_gpu(device):
             return reason
         if not problem.cg == problem.kg == 1 or problem.groups == 1:
@@ -71,7 +71,7 @@ class Toeplitz(Family):
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         together = EIGHT if "nhwc" in (problem.layout_in, problem.layout_out) else 1
         return (
             Param("cb", tuple(c for c in (1, 2, 4, 8, 16, 32) if c % together == problem.c % c == 0),
@@ -85,11 +85,11 @@ class Toeplitz(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two where there is a pool."""
+        """Return the launch, or two if there is a pool."""
         cf = config.values
         tiling = tiling_of(problem, cf)
         return whole_sums(
@@ -102,11 +102,11 @@ class Toeplitz(Family):
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """All products of the windows, of which some are with zeros."""
+        """All products of a window, including those with zeros."""
         return problem.r * depth(problem) * steps(problem)
 
 

@@ -10,8 +10,8 @@ from tilewright.kernels.split_k import stored_bytes
 from tilewright.kernels.tile import columns_under, rows_under
 from tilewright.problem import Problem
 
-MOST_IN_FLIGHT = 8  # loads of 16 bytes under way of a thread, of eight numbers in f16
-EIGHT, BAND = 8, 16  # outputs of a row, and rows, of a product
+MOST_IN_FLIGHT = 8  # 16-byte loads of a thread in flight, of eight numbers each in f16
+EIGHT, BAND = 8, 16  # consecutive outputs of a row, and rows, of a product
 
 
 def window(pr: Problem) -> int:
@@ -20,12 +20,12 @@ def window(pr: Problem) -> int:
 
 
 def number_bytes(pr: Problem) -> int:
-    """Bytes of a number as it is staged: tf32, or f16 or bf16."""
+    """Bytes of a staged number: tf32, or f16 or bf16."""
     return 4 if pr.dtype == "f32" else 2
 
 
 def depth(pr: Problem) -> int:
-    """Inputs of a product, 32 bytes of them: a fragment's columns."""
+    """Inputs of a product, in total 32 bytes: a fragment's columns."""
     return 32 // number_bytes(pr)
 
 
@@ -35,21 +35,21 @@ def steps(pr: Problem) -> int:
 
 
 def slope(pr: Problem) -> int:
-    """Zeros before a row of the filter: the last of eight outputs takes none of the first inputs."""
+    """Zeros before a row of the filter, as the last of eight outputs does not use the first inputs."""
     return (EIGHT - 1) * pr.stride[1]
 
 
 def eights_of(pr: Problem, wb: int) -> int:
-    """Eights of a row's columns under so many eights of outputs, whole fragments of the last of them."""
+    """Eights of input columns under ``wb`` eights of outputs, with whole fragments for the last of them."""
     return (wb - 1) * pr.stride[1] + steps(pr) * depth(pr) // EIGHT
 
 
 @dataclass(frozen=True)
 class ToeplitzTiling:
-    """Sizes that follow from a problem and a config; the kernel's defines of the same names.
+    """Sizes derived from a problem and a config; the kernel has defines of the same names.
 
-    Lengths are in numbers as they are staged, except ``shared_bytes`` and ``eights``, the kernel's NC: eights
-    of a row's columns.
+    Lengths are in staged numbers, except ``shared_bytes`` and ``eights`` (the kernel's NC): eights of a row's
+    columns.
     """
 
     k_tiles: int
@@ -69,13 +69,13 @@ class ToeplitzTiling:
 
 
 def tiling_of(pr: Problem, cf: Values) -> ToeplitzTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     cb, th, wb, each = cf["cb"], cf["th"], cf["wb"], number_bytes(pr)
     rows, piece, eights = rows_under(pr, th), 16 // each, eights_of(pr, wb)
     fragments = ceil_div(EIGHT * eights, depth(pr))
-    pitch = piece * (EIGHT * eights // piece | 1)  # an odd number of 16 bytes: rows in other banks
+    pitch = piece * (EIGHT * eights // piece | 1)  # an odd number of 16-byte pieces puts rows in other banks
     sums = th * EIGHT * (wb | 1) * stored_bytes(pr, cf["combine"]) // each if pr.layout_out == "nhwc" else 0
-    plane = max(rows * pitch + depth(pr) * fragments - EIGHT * eights, sums)  # the last row's, too
+    plane = max(rows * pitch + depth(pr) * fragments - EIGHT * eights, sums)  # also of the last row
     skew = 256 // cb if cb > EIGHT else 0  # a warp that stages all eights of channels writes to all banks
     tile = cb * plane + ceil_div(cb, EIGHT) * skew
     taps = round_up(depth(pr) * steps(pr) + slope(pr), EIGHT)
@@ -88,12 +88,12 @@ def tiling_of(pr: Problem, cf: Values) -> ToeplitzTiling:
 
 
 def packed_bytes(pr: Problem, tiling: ToeplitzTiling) -> int:
-    """Bytes of the packed filter: of each of its rows the taps, and the zeros about them."""
+    """Bytes of the packed filter: for each of its rows the taps and the zeros around them."""
     return number_bytes(pr) * pr.k * pr.r * tiling.taps
 
 
 def row_turns(pr: Problem, tiling: ToeplitzTiling, cf: Values) -> tuple[int, int]:
-    """Loads of a lane for a row, and turns of its warp: a row each, or of nchw all that it has lanes for."""
+    """Loads of a lane for a row, and iterations of its warp: a row each, or in nchw all it has lanes for."""
     if pr.layout_in == "nhwc":
         step = 32 * EIGHT // cf["cb"]
         return ceil_div(EIGHT * tiling.eights, step), ceil_div(tiling.rows, cf["warps"])
@@ -101,13 +101,13 @@ def row_turns(pr: Problem, tiling: ToeplitzTiling, cf: Values) -> tuple[int, int
 
 
 def rows_in_flight(pr: Problem, tiling: ToeplitzTiling, cf: Values) -> int:
-    """Rows of a lane that are under way at once: as many in each turn of the loop over them."""
+    """Rows of a lane in flight at once: the same number in each loop iteration."""
     each, turns = row_turns(pr, tiling, cf)
     return ceil_div(turns, ceil_div(turns, max(1, 2 * MOST_IN_FLIGHT // (number_bytes(pr) * each))))
 
 
 def rounds(pr: Problem, tiling: ToeplitzTiling, cf: Values) -> int:
-    """Times that a warp waits for rows to come, one after the other."""
+    """How often a warp waits for rows, one wait after the other."""
     channels = 1 if pr.layout_in == "nhwc" else cf["cb"] // cf["warps"]
     return channels * ceil_div(row_turns(pr, tiling, cf)[1], rows_in_flight(pr, tiling, cf))
 
@@ -118,7 +118,7 @@ def products_of_row(pr: Problem, cf: Values) -> int:
 
 
 def registers(pr: Problem, cf: Values) -> int:
-    """Estimate of the registers a thread needs: to sum up, or to hold the rows that are under way."""
+    """Estimate of the registers a thread needs, to sum or to hold the rows in flight."""
     tiling = tiling_of(pr, cf)
     summing = 4 * (cf["th"] // BAND) * cf["wb"] + 2 * tiling.fragments + 2 * steps(pr) + 46
     held = 2 * number_bytes(pr) * rows_in_flight(pr, tiling, cf) * row_turns(pr, tiling, cf)[0]

@@ -22,11 +22,11 @@ from tilewright.kernels.toeplitz.tile import (
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-ROUND_CYCLES = 2000.0  # until rows that a warp loads have come (fitted to 143 trials of 11 layers on an H100)
+ROUND_CYCLES = 2000.0  # latency of the rows that a warp loads (fitted to 143 trials of 11 layers on an H100)
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    """Count what one block and one thread do."""
+    """Count the work of one block and one thread."""
     tiling, warps = tiling_of(pr, cf), cf["warps"]
     threads, channels = 32 * warps, cf["cb"] / warps
     rows = channels * pr.r  # of the filter, for a warp
@@ -38,7 +38,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     outputs = cf["cb"] * cf["th"] * EIGHT * cf["wb"]
     in_bytes, out_bytes = DTYPE_BYTES[pr.dtype], stored_bytes(pr, cf["combine"])
     converted = EIGHT * {1: 2.0, 2: 0.0, 4: 1.0}[in_bytes]  # bytes to f32, and that to f16; f32 to tf32
-    lone = 2.0 if cf["cb"] == EIGHT and each == 2 else 1.0  # half of a sector: the rest is another block's
+    lone = 2.0 if cf["cb"] == EIGHT and each == 2 else 1.0  # half a sector is another block's
     stored = outputs * out_bytes / 32
     resident_ = resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"])
     inputs = tiling.items * EIGHT

@@ -1,4 +1,4 @@
-"""Kernels that nobody tunes, and what they are given (``packing.py``)."""
+"""Kernels that are not tuned, and their defines (``packing.py``)."""
 
 from tilewright.kernels.untuned.packing import COLUMNS, IN_ORDER, PAIRS, filter_sizes, pack, sizes, spread
 

@@ -1,4 +1,4 @@
-"""The kernel that copies an input to nhwc in whole chunks of 16 bytes, before a family that reads those."""
+"""The kernel that copies an input to nhwc in whole chunks of 16 bytes, for families that read those."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from tilewright.kernels.blueprint import Blueprint, Launch
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 COPY_THREADS = 256
-WORD = 4  # bytes that a thread loads at once in nchw: pixels side by side
-MOST_CHUNKS = 16  # of a pixel, that a block copies
+WORD = 4  # bytes that a thread loads at once in nchw: consecutive pixels
+MOST_CHUNKS = 16  # most chunks of a pixel that a block copies
 
 
 def each(pr: Problem) -> int:
-    """Numbers of a chunk."""
+    """Numbers in a chunk."""
     return 16 // DTYPE_BYTES[pr.dtype]
 
 
@@ -22,7 +22,7 @@ def tap_chunks(pr: Problem) -> int:
 
 
 def copied_bytes(pr: Problem, chunks: int, parts: int = 1) -> int:
-    """Bytes of the input in nhwc, of so many whole chunks for each part of a pixel of one group."""
+    """Bytes of the copied input, with ``chunks`` whole chunks per part, pixel and group."""
     return 16 * pr.n * pr.h * pr.w * pr.groups * chunks * parts
 
 
@@ -35,20 +35,20 @@ def copy(pr: Problem, chunks: int) -> Launch:
 
 
 def _neighbours(pr: Problem) -> int:
-    """Pixels of a thread: as many as one load brings, where planes begin at a word each."""
+    """Pixels of a thread: as many as one load holds, if every plane begins at a word."""
     in_word = WORD // DTYPE_BYTES[pr.dtype]
     return 1 if pr.layout_in == "nhwc" or pr.h * pr.w % in_word else in_word
 
 
 def _chunks_wide(pr: Problem, chunks: int) -> int:
-    """Chunks of a pixel that a block copies: a power of two, no more than there are."""
+    """Chunks of a pixel that a block copies: a power of two, at most as many as there are."""
     return min(MOST_CHUNKS, max(2, 1 << (pr.groups * chunks - 1).bit_length()))
 
 
 def copy_defines(pr: Problem, chunks: int, parts: int = 1, aligned: bool = True) -> dict[str, int]:
-    """Return the defines of nhwc.cu; DTYPE is what is moved, unless COPIED_AS is added; of two parts both.
+    """Return the defines of nhwc.cu; numbers are copied as DTYPE unless COPIED_AS is added.
 
-    ``aligned``: x begins at a multiple of 4 bytes.
+    ``parts``: 2 if numbers are split; ``aligned``: x begins at a multiple of 4 bytes.
     """
     return dict(
         THREAD_PIXELS=_neighbours(pr), CHUNKS_WIDE=_chunks_wide(pr, chunks), X_ALIGNED=int(aligned),
@@ -59,17 +59,17 @@ def copy_defines(pr: Problem, chunks: int, parts: int = 1, aligned: bool = True)
 
 
 def copier(defines: dict[str, int]) -> Blueprint:
-    """Return the program of the kernel, from what ``copy_defines`` or ``copy_defines_as_is`` says."""
+    """Return the program of the kernel, from defines of ``copy_defines`` or ``copy_defines_as_is``."""
     return Blueprint("nhwc.cu", tuple(defines.items()), (), packed_bytes=0)
 
 
 def copy_as_is(nbytes: int) -> Launch:
-    """Return the launch that copies so many bytes, whole chunks, to where they are aligned."""
+    """Return the launch that copies ``nbytes`` bytes, whole chunks, to an aligned buffer."""
     return Launch("nhwc", (ceil_div(nbytes // 16, COPY_THREADS), 1, 1), (COPY_THREADS, 1, 1), ("x", "copied"))
 
 
 def copy_defines_as_is(nbytes: int, size: int) -> dict[str, int]:
-    """Return the defines for that: pixels in a row, a chunk each, of numbers of 2 bytes; of 1 as x has."""
+    """Return the defines of ``copy_as_is``: pixels of a chunk each in a row, of numbers of 2 bytes or 1."""
     dtype = "i8" if size == 1 else "f16"
     return dict(
         THREAD_PIXELS=1, CHUNKS_WIDE=2, X_ALIGNED=0, DTYPE=DTYPES.index(dtype), N=1, H=1, W=nbytes // 16,
@@ -78,6 +78,6 @@ def copy_defines_as_is(nbytes: int, size: int) -> dict[str, int]:
 
 
 def copy_remark(pr: Problem, chunks: int, parts: int = 1) -> dict[str, str]:
-    """Spell out what the copy takes."""
+    """Report the size of the copy."""
     what = "the input in nhwc, whole chunks of 16 bytes" + (", high parts and low ones" if parts == 2 else "")
     return {"copied": f"{what}: {copied_bytes(pr, chunks, parts):,} bytes"}

@@ -1,4 +1,4 @@
-"""What kernels that nobody tunes are given: a problem's sizes, a plain geometry; how filters are packed."""
+"""Defines and geometry of kernels that are not tuned; how filters are packed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IN_ORDER, COLUMNS, PAIRS = range(3)  # PACK_ORDER: of the output channels in a p
 
 
 def spread(device: Device, items: int) -> tuple[int, dict[str, int]]:
-    """Return how many blocks an untuned kernel gets, and the defines of ``loop.h``."""
+    """Return the number of blocks of an untuned kernel, and the defines of ``loop.h``."""
     cpu = not device.is_gpu
     threads = 1 if cpu else 256
     blocks = max(1, min(device.units * (8 if cpu else 16), ceil_div(items, threads)))
@@ -21,7 +21,7 @@ def spread(device: Device, items: int) -> tuple[int, dict[str, int]]:
 
 
 def filter_sizes(problem: Problem) -> dict[str, int]:
-    """Return the defines that spell out a filter: all that a packer knows, so it serves any batch."""
+    """Return the defines of a filter: all that a packer depends on, so that it serves any batch."""
     pr = problem
     return dict(
         SIZE_R=pr.r, SIZE_S=pr.s, CG=pr.cg, KG=pr.kg, GROUP_COUNT=pr.groups, DTYPE=dtype_code(pr)
@@ -29,7 +29,7 @@ def filter_sizes(problem: Problem) -> dict[str, int]:
 
 
 def sizes(problem: Problem) -> dict[str, int]:
-    """Return the defines that spell out a problem to the untuned kernels (sizes.h)."""
+    """Return the defines of a problem for the untuned kernels (sizes.h)."""
     pr = problem
     return dict(
         SIZE_N=pr.n, SIZE_C=pr.c, SIZE_H=pr.h, SIZE_W=pr.w, SIZE_K=pr.k, SIZE_P=pr.p, SIZE_Q=pr.q,

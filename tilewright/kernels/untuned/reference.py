@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     F64 = np.ndarray[Any, np.dtype[np.float64]]
 
-_FEW = 4  # channels of a group; and how many times larger than the outputs the matrix of all taps may be
+_FEW = 4  # channels of a group; and the most elements of the matrix of all taps, relative to the outputs
 _INPUTS = ("x", "w", "bias", "z")
 
 
 class Reference(Family):
-    """f64 sums straight from the formula; takes every problem, on every device."""
+    """f64 sums directly from the formula; supports every problem on every device."""
 
     name = "reference"
     widens = False
@@ -33,11 +33,11 @@ class Reference(Family):
     examples = tuple(f"n1c5h7w6k4r3s3p1-{precision}+bias" for precision in PRECISIONS)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take everything."""
+        """Support every problem."""
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Return one parameter with one value: a config must have something to print."""
+        """Return one parameter with one value, since a config must have something to print."""
         return (Param("v", (1,), "nothing to choose"),)
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
@@ -45,7 +45,7 @@ class Reference(Family):
         return ()
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out the launch that writes y in its dtype, or the two where there is a pool."""
+        """Return the launch that writes y in its dtype, or two if there is a pool."""
         full = reference_f64(problem, device)
         if problem.epilogue.pool:
             sums, pool = full.launches
@@ -55,14 +55,14 @@ class Reference(Family):
         return replace(full, launches=(main,))
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """Return 1: f64 sums round once, to the output's dtype."""
+        """Return 1: f64 sums are rounded once, to the output's dtype."""
         return 1
 
 
 def reference_f64(problem: Problem, device: Device) -> Blueprint:
     """Return the launches that write y and its size (see ``numpy_conv``), both f64, in y's layout.
 
-    Their buffers are x, w (kcrs), bias, z, ref, size; with a pool, what goes into it is workspace.
+    Their buffers are x, w (kcrs), bias, z, ref, size; a pool's input is workspace.
     """
     strip = 1 if device.is_gpu else 8
     items = problem.n * problem.k * problem.p * ceil_div(problem.q, strip)
@@ -89,15 +89,15 @@ def numpy_conv(
     """Compute y and its size, |alpha| conv(|x|, |w|) + |beta z| + |bias|, with NumPy in f64.
 
     A pool takes the largest size of a window, or their mean, as it does with the values: so a multiple
-    of the size bounds the error of y whatever the pool (see ``bound.py``).
+    of the size bounds the error of y for any pool (see ``bound.py``).
 
     Args:
         problem: the layer with its epilogue.
         x: input of shape ``problem.x_shape``.
         w: filter of shape ``problem.w_shape`` (kcrs).
-        bias: shape (K,), where the problem has one.
-        z: residual of shape ``problem.z_shape``, where the problem adds one.
-        sized: False: the size is not wanted, and is y.
+        bias: shape (K,), if the problem has one.
+        z: residual of shape ``problem.z_shape``, if the problem adds one.
+        sized: False: the size is not needed, and y is returned instead.
 
     Returns:
         Two f64 arrays of shape ``problem.y_shape``.
@@ -106,7 +106,7 @@ def numpy_conv(
 
 
 def numpy_sums(problem: Problem, x: Any, w: Any, bias: Any, z: Any, sized: bool = True) -> tuple[F64, F64]:
-    """Return what goes into the pool, or is y if there is none, and its size; of ``problem.z_shape``."""
+    """Return the pool's input, or y if there is no pool, and its size, of shape ``problem.z_shape``."""
     import numpy as np
 
     pr, e = problem, problem.epilogue
@@ -143,7 +143,7 @@ def _activated(e: Epilogue, v: F64) -> F64:
 
 
 def numpy_pool(problem: Problem, sums: Any, sizes: Any) -> tuple[F64, F64]:
-    """Pool values and sizes of ``problem.z_shape``; without a pool they are returned as they are."""
+    """Pool values and sizes of shape ``problem.z_shape``; without a pool, return them unchanged."""
     import numpy as np
 
     pool = problem.epilogue.pool
@@ -154,7 +154,7 @@ def numpy_pool(problem: Problem, sums: Any, sizes: Any) -> tuple[F64, F64]:
     step = tuple(slice(None, None, pool.stride if axis in axes else 1) for axis in range(4))
 
     def pooled(values: F64) -> F64:
-        padded = np.pad(values, padding, constant_values=-np.inf)  # less than everything; a mean has no pad
+        padded = np.pad(values, padding, constant_values=-np.inf)  # less than any value; a mean has no pad
         windows = np.lib.stride_tricks.sliding_window_view(padded, (pool.size, pool.size), axis=axes)[step]
         over = np.max if pool.mode == "max" else np.mean
         return np.ascontiguousarray(over(windows, axis=(4, 5)))
@@ -164,7 +164,7 @@ def numpy_pool(problem: Problem, sums: Any, sizes: Any) -> tuple[F64, F64]:
 
 
 def _conv(pr: Problem, x: F64, w: F64) -> F64:
-    """Sum matrix products, one per filter tap, or of few channels one of all; x in its own layout, y nchw."""
+    """Sum a matrix product per filter tap, or do one of all if channels are few; x in its layout, y nchw."""
     import numpy as np
 
     x = x.transpose(0, 3, 1, 2) if pr.layout_in == "nhwc" else x

@@ -1,4 +1,4 @@
-"""Blueprints of the kernels that serve the others: check, flush, and the calibration loops."""
+"""Blueprints of auxiliary kernels: check, flush, and the calibration loops."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tilewright.problem import DTYPES, Problem
 
 CHECK_FIGURES = 8
 PEAK_FLOATS = 256
-CODE_BYTES = 256 << 10  # an H100's second cache of instructions has 128 KB
+CODE_BYTES = 256 << 10  # an H100's second-level instruction cache has 128 KB
 
 
 def check(problem: Problem, device: Device) -> Blueprint:
     """Return the launch that compares y with the reference: buffers y, ref, size, limits, found.
 
-    ``limits`` holds the four numbers of an ``ErrorBound``; ``found`` takes CHECK_FIGURES f64 for each thread.
+    ``limits`` holds the four numbers of an ``ErrorBound``; ``found`` receives CHECK_FIGURES f64 per thread.
     In strict math an infinity must have the sign of the reference's, and NaN must be NaN.
     """
     elements = problem.y_elements
@@ -67,14 +67,14 @@ def flush(device: Device, nbytes: int) -> Blueprint:
 
 
 def code(device: Device) -> Blueprint:
-    """Return the launch that runs CODE_BYTES of straight code on every unit's schedulers: buffer sink."""
+    """Return the launch that runs CODE_BYTES of straight-line code on all schedulers: buffer sink."""
     launch = Launch("code", (2 * device.units, 1, 1), (128, 1, 1), ("sink",))
     return Blueprint("code.cu", (("CODE_BYTES", CODE_BYTES),), (launch,), packed_bytes=0)
 
 
 @dataclass(frozen=True)
 class Peak:
-    """One launch, multiply_add (start, sink), that may be the fastest of a device; and its flops."""
+    """A launch, multiply_add (start, sink), that may reach the device's peak; and its flops."""
 
     blueprint: Blueprint
     flops: int
@@ -83,7 +83,7 @@ class Peak:
 def peaks(device: Device) -> list[Peak]:
     """Return the launches to try for the f32 peak; ``start`` holds PEAK_FLOATS zeros at least.
 
-    On a GPU all blocks fit at once, fewer of them with more chains. On a CPU a work-item is a core's.
+    On a GPU all blocks are resident at once, fewer with more chains. On a CPU a core runs one work-item.
     """
     if device.is_gpu:
         most = device.threads_per_unit // 256
@@ -94,7 +94,7 @@ def peaks(device: Device) -> list[Peak]:
 
 
 def _peak(device: Device, vector: int, chains: int, blocks_of_unit: int) -> Peak:
-    """Lay out one shape; every unit does as much work in any."""
+    """Return the launch of one shape; in all shapes a unit does the same work."""
     gpu = device.is_gpu
     threads, turns = (256, 512 // (vector * chains)) if gpu else (1, 8)
     work = 1 << (17 if gpu else 21)  # vector multiply-adds of a unit's threads, each: 1 ms, 0.2 ms on a CPU

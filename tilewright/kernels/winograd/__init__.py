@@ -1,1 +1,1 @@
-"""The winograd families: minimal filtering, fused in one kernel, in three chained ones, and along rows."""
+"""The winograd families: minimal filtering fused in one kernel, in three chained kernels, and along rows."""

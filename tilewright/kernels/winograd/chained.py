@@ -1,9 +1,9 @@
-"""The winograd4 and winograd8 families: stride 1, by tiles of 6x6 or 8x8 inputs, in three kernels.
+"""The winograd4 and winograd8 families: stride 1, in tiles of 6x6 or 8x8 inputs, in three kernels.
 
-By 6x6 a 3x3 filter takes 36 multiply-adds for 16 outputs instead of 144, a 5x5 filter 36 for 4 instead of
-100; by 8x8 a 5x5 filter takes 64 for 16 instead of 400, a 7x7 filter 64 for 4 instead of 196. A filter of one
-row or column is transformed along that alone, on a GPU: 1x3 takes 6 for 4 outputs instead of 12, 1x7 8 for 2
-instead of 14.
+With 6x6 a 3x3 filter takes 36 multiply-adds for 16 outputs instead of 144, a 5x5 filter 36 for 4 instead of
+100; with 8x8 a 5x5 filter takes 64 for 16 instead of 400, a 7x7 filter 64 for 4 instead of 196. On a GPU, a
+filter of one row or column is transformed only along it: 1x3 takes 6 for 4 outputs instead of 12, 1x7 8 for
+2 instead of 14.
 Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv:1509.09308, F(4x4, 3x3);
 the points are our own (points.h).
 """
@@ -28,15 +28,15 @@ from tilewright.kernels.word import PACKED_POINTS
 from tilewright.kernels.work import Work
 from tilewright.problem import MAX_EXTENT, Problem
 
-THREADS = 128  # of the kernels that transform
+THREADS = 128  # of the transform kernels
 FEWEST_CHANNELS = 16
-# Half or twice of any of the next four changes the time by at most 3% (two layers, one core of a Zen 4).
+# Halving or doubling any of the next four changes the time by at most 3% (two layers, one core of a Zen 4).
 RUN_TILES, RUN_K = 8, 64  # outputs that a core transforms at once: tiles, channels
 RUN_INPUTS = 128  # tiles of a channel that a core transforms at once, about
-RUNS = 8  # runs of channels for each core
+RUNS = 8  # runs of channels per core
 MOST_COLUMNS = 1 << 14  # of y: a core's stack holds 6 rows of them and 36 of tiles of 2 or 4, up to 1.6 MB
-# Of a CPU's last cache, for the transformed inputs and outputs of one slab: a guess. On one core of a Zen 4
-# an eighth took 10% less time for 128 channels of 112x112, and as much for 256 of 28x28.
+# Share of a CPU's last cache for the transformed inputs and outputs of one slab: a guess. On one core of a
+# Zen 4 an eighth took 10% less time for 128 channels of 112x112, and the same for 256 of 28x28.
 SLAB_SHARE = 0.5
 SLAB_BYTES = 1 << 30  # of a GPU's memory, likewise: half as much costs 0 to 2%, a quarter 0 to 4% (H100)
 GEMM, DIRECT = Gemm(), Direct()
@@ -47,8 +47,8 @@ class TileGrid:
     """How a layer is cut into tiles.
 
     Attributes:
-        points: inputs of a tile, as many as points, down and across: one where there is one tap.
-        outputs: of a tile, down and across; they lie as far apart as the taps of the filter.
+        points: inputs of a tile (equal to the points), down and across: one along a side with one tap.
+        outputs: of a tile, down and across; they are spaced like the taps of the filter.
         rows: of tiles, in all images.
         columns: tiles of a row.
     """
@@ -71,7 +71,7 @@ class TileGrid:
 
 @lru_cache(maxsize=4096)
 def grid_of(pr: Problem, side: int) -> TileGrid:
-    """Cut a layer into tiles of ``side`` inputs along a side."""
+    """Split a layer into tiles of ``side`` inputs along a side."""
     points = (side if pr.r > 1 else 1), (side if pr.s > 1 else 1)
     outputs = points[0] + 1 - pr.r, points[1] + 1 - pr.s
     return TileGrid(
@@ -83,39 +83,39 @@ def grid_of(pr: Problem, side: int) -> TileGrid:
 
 @lru_cache(maxsize=4096)
 def products_of(pr: Problem, grid: TileGrid, slab: int, cores: bool) -> Problem:
-    """The matrix products of ``slab`` rows of tiles, one an element: a 1x1 convolution over a row of tiles.
+    """The matrix products of ``slab`` rows of tiles, one per element: a 1x1 convolution over a row of tiles.
 
-    On CPU cores in the layouts that their kernel is best at.
+    On CPU cores (``cores``), in the layouts for which their kernel is fastest.
     """
     layouts = ("nchw", "nhwc") if cores else (pr.layout_in, pr.layout_out)
     return side_by_side(grid.elements, pr.c, pr.k, slab * grid.columns, *layouts)
 
 
 def slab_of(pr: Problem, grid: TileGrid, device: Device) -> int:
-    """Rows of tiles that pass through the three launches at once.
+    """Rows of tiles that go through the three launches at once.
 
-    A CPU's last cache holds what passes, unless the filter is larger; a GPU needs no more workspace.
+    On a CPU the last cache holds their data, unless the filter is larger; on a GPU this limits the workspace.
     """
     row = 4 * grid.elements * (pr.c + pr.k) * grid.columns
     most = SLAB_BYTES if device.is_gpu else int(SLAB_SHARE * device.l2_bytes)
     passes = row * grid.rows
     slabs = ceil_div(passes, max(row, most))
     if not device.is_gpu and (slabs - 1) * 4 * grid.elements * pr.c * pr.k > 2 * passes:
-        slabs = 1  # what passes goes to memory and back, but no slab reads the larger filter again
+        slabs = 1  # data go to memory and back, but no slab reads the larger filter again
     return ceil_div(grid.rows, slabs)
 
 
 def multiplier(device: Device) -> Family:
-    """The family whose kernel multiplies."""
+    """The family whose kernel computes the matrix products."""
     return GEMM if device.is_gpu else DIRECT
 
 
 class Winograd4(Family):
-    """Winograd's minimal filtering with tiles of 6x6, its matrix products by the kernel of another family.
+    """Winograd's minimal filtering with 6x6 tiles and matrix products by the kernel of another family.
 
     Attributes:
         side: inputs of a tile along a side.
-        taps: of a filter along a side; fewer of them make more outputs of a tile.
+        taps: of a filter along a side; fewer taps give a tile more outputs.
         growth: roundings of the transforms, as adds.
     """
 
@@ -128,7 +128,7 @@ class Winograd4(Family):
     plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take filters of stride 1 with channels enough to average out the transforms' error."""
+        """Support filters of stride 1 with enough channels to average out the transforms' error."""
         if reason := super().refuses(problem, device):
             return reason
         sides = {problem.r, problem.s}
@@ -156,11 +156,11 @@ class Winograd4(Family):
         return multiplier(device).refuses(self.inner(problem, device), device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables of the matrix products."""
+        """Return the tunables of the matrix products."""
         return multiplier(device).params(self.inner(problem, device), device)
 
     def multiplies(self, problem: Problem) -> float:
-        """One for each element of a tile."""
+        """One per element of a tile."""
         grid = grid_of(problem, self.side)
         return grid.elements / (problem.r * problem.s * prod(grid.outputs))
 
@@ -170,18 +170,18 @@ class Winograd4(Family):
         return products_of(problem, grid, slab_of(problem, grid, device), cores=not device.is_gpu)
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the device and the kernel of the matrix products forbid."""
+        """Return the rules: limits of the device and the kernel of the matrix products."""
         return multiplier(device).rules(device)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out the transform of the input, the matrix products, and the transform of the output."""
+        """Return the launches of the input transform, the matrix products, and the output transform."""
         grid = grid_of(problem, self.side)
         if device.is_gpu:
             return _blueprint(problem, grid, device, config, aligned)
         return _on_cores(problem, grid, device, config)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
-        """Count the matrix products, and what the transforms move."""
+        """Count the work of the matrix products, and the bytes that the transforms move."""
         products, grid = self.inner(problem, device), grid_of(problem, self.side)
         work = multiplier(device).work(products, device, config)
         slabs = ceil_div(grid.rows, slab_of(problem, grid, device))
@@ -193,13 +193,13 @@ class Winograd4(Family):
         )  # fmt: skip
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """The sum of the matrix products, and the growth of its error in the transforms."""
+        """The chain of the matrix products, and the growth of its error in the transforms."""
         products = self.inner(problem, device)
         return multiplier(device).chain(products, device, config) + self.growth
 
 
 class Winograd8(Winograd4):
-    """The same with tiles of 8x8, for larger filters, on a GPU: 3x3 filters would have twice the error."""
+    """The same with 8x8 tiles, for larger filters on a GPU; 3x3 filters would have twice the error."""
 
     name = "winograd8"
     examples = ("n1c17h15w14k18r7s7p3-f32+bias",)
@@ -208,14 +208,14 @@ class Winograd8(Winograd4):
     growth = 400
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Leave CPU cores to tiles of 6x6."""
+        """Refuse CPUs, which use 6x6 tiles."""
         return no_gpu(device) or super().refuses(problem, device)
 
 
 def _blueprint(pr: Problem, grid: TileGrid, device: Device, config: Config, aligned: bool) -> Blueprint:
     slab = slab_of(pr, grid, device)
     products, slabs = products_of(pr, grid, slab, cores=False), ceil_div(grid.rows, slab)
-    inner = GEMM.blueprint(products, device, config)  # its buffers are our own, and aligned
+    inner = GEMM.blueprint(products, device, config)  # its buffers are ours, so aligned
     tiles, across = slab * grid.columns, grid.outputs[1]
     count_in, count_out = ceil_div(pr.c * tiles, THREADS), ceil_div(pr.k * tiles, THREADS)
     whole = pr.dilation[1] == 1 and pr.q % across == 0 and pr.epilogue.pool is None
@@ -260,7 +260,7 @@ def _on_cores(pr: Problem, grid: TileGrid, device: Device, config: Config) -> Bl
 
 
 def _defines(pr: Problem, grid: TileGrid, products: Problem) -> dict[str, int]:
-    """The defines of winograd4.h: the layer, and its tiles."""
+    """The defines of winograd4.h: the layer and its tiles."""
     (points_down, points_across), (down, across) = grid.points, grid.outputs
     largest = max(products.x_bytes, products.y_bytes, pr.x_bytes, pr.z_bytes)
     return sizes(pr) | dict(

@@ -1,4 +1,4 @@
-"""The winograd family: 3x3, stride 1, in 16 multiply-adds for 4 outputs instead of 36.
+"""The winograd family: 3x3 filters of stride 1, with 16 multiply-adds for 4 outputs instead of 36.
 
 Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv:1509.09308, F(2x2, 3x3).
 """
@@ -55,7 +55,7 @@ SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 14, 16)
 
 @dataclass(frozen=True)
 class WinogradTiling:
-    """Sizes that follow from a problem and a config; the kernel's defines of the same names."""
+    """Sizes derived from a problem and a config; the kernel has defines of the same names."""
 
     kb: int
     tiles: int
@@ -76,7 +76,7 @@ class WinogradTiling:
 
 
 def tiling_of(pr: Problem, cf: Values, aligned: bool = True) -> WinogradTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     kb, tiles = cf["v"] * cf["tk"] * cf["bk"], cf["tt"] * cf["bt"]
     wt, threads = max(1, tiles // cf["ht"]), cf["bk"] * cf["bt"] * cf["eg"]
     x = _staging(pr, cf, wt, threads, aligned)
@@ -92,7 +92,7 @@ def tiling_of(pr: Problem, cf: Values, aligned: bool = True) -> WinogradTiling:
 
 
 def _staging(pr: Problem, cf: Values, wt: int, threads: int, aligned: bool) -> Staging:
-    """Lay out the input under a block's tiles, ``wt`` of them side by side."""
+    """Return how the input under a block's tiles is staged, with ``wt`` tiles in a row."""
     xh, need, cs = 2 * cf["ht"] + 2, 2 * wt + 2, cf["cs"]
     if cf["cv"] == 4:
         return staged_quads(cs, xh, need, threads)
@@ -114,7 +114,7 @@ class Winograd(Family):
     plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take 3x3 filters of stride 1 on a GPU."""
+        """Support 3x3 filters of stride 1 on a GPU."""
         if reason := super().refuses(problem, device):
             return reason
         if (problem.r, problem.s, problem.stride, problem.dilation) != (3, 3, (1, 1), (1, 1)):
@@ -126,7 +126,7 @@ class Winograd(Family):
         return ELEMENTS / (4 * problem.r * problem.s)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         quads = problem.layout_in == "nhwc" and problem.cg % 4 == 0
         return (
             Param("v", (1, 2, 4), "output channels of one vector load of the filter"),
@@ -145,19 +145,19 @@ class Winograd(Family):
         )
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, two when the shares are summed in a second pass."""
+        """Return the launch, or two if a second pass adds up the shares."""
         return _blueprint(problem, device, config.values if aligned else {**config.values, "cv": 1}, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return _work(problem, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """The sum over one share of C, the adds of the transforms, and the shares one after the other."""
+        """The sum over one share of C, the adds of the transforms, then the shares one after the other."""
         cf = config.values
         return tiling_of(problem, cf).steps * cf["cs"] + 12 + cf["sg"]
 
@@ -177,7 +177,7 @@ def _fits_registers(device: Device, cf: Values) -> bool:
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    cf = cf | dict(sg=1)  # of any share of C
+    cf = cf | dict(sg=1)  # for any number of shares of C
     variants = (tiling_of(problem, cf), tiling_of(problem, cf | dict(cv=1), aligned=False))
     block = max(tiling.shared_bytes for tiling in variants)
     return fits_shared(device, block, cf["mb"])

@@ -1,4 +1,4 @@
-"""The winograd_rows family: few input channels under a filter 3 to 7 wide, its rows by minimal filtering.
+"""The winograd_rows family: minimal filtering of rows, for few input channels and filters 3 to 7 wide.
 
 A row of 7 taps takes 10 multiply-adds for 4 outputs instead of 28, one of 3 taps 6 for 4 instead of 12.
 Source: S. Winograd, "Arithmetic Complexity of Computations", SIAM 1980.
@@ -21,16 +21,16 @@ from tilewright.kernels.word import PACKED_POINTS
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
-POINTS = (6, 8, 10)  # of a row, which make points + 1 - S outputs
+POINTS = (6, 8, 10)  # of a row, which give points + 1 - S outputs
 TAPS = (3, 4, 5, 6, 7)  # of a row of the filter
 SIDES = (2, 3, 4, 5, 6)  # outputs: more have too large an error, fewer do not pay
-FEWEST_ROWS = 5  # of the filter, in all channels: products enough to average out the transforms' error
+FEWEST_ROWS = 5  # of the filter, in all channels: enough products to average out the transforms' error
 GROWTH = {6: 100, 8: 100, 10: 400}  # roundings of the transforms, as adds
 
 
 @dataclass(frozen=True)
 class RowsTiling:
-    """What follows from a problem and a config; the kernel's defines of the same names."""
+    """Sizes derived from a problem and a config; the kernel has defines of the same names."""
 
     bands: Bands
     side: int
@@ -46,7 +46,7 @@ class RowsTiling:
 
 
 def tiling_of(pr: Problem, cf: Values) -> RowsTiling:
-    """Work out the tiling of a config."""
+    """Return the tiling of a config."""
     side = cf["points"] + 1 - pr.s
     tiles = ceil_div(pr.q, side)
     bands = bands_of(pr, cf, tiles)
@@ -66,7 +66,7 @@ class WinogradRows(Family):
     plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Take layers of few input channels under filters that move by a column."""
+        """Support layers of few input channels with horizontal stride 1."""
         if reason := super().refuses(problem, device) or no_gpu(device) or many_channels(problem):
             return reason
         if problem.s not in TAPS or problem.stride[1] != 1 or problem.dilation[1] != 1:
@@ -76,7 +76,7 @@ class WinogradRows(Family):
         return padding_alone(problem, down=False)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
-        """Offer the tunables, outermost choice first."""
+        """Return the tunables, outermost choice first."""
         return (
             Param("points", _points(problem), "inputs of a tile of a row"),
             Param("tk", up_to(2 * problem.k - 1, (1, 2, 4, 8)), "output channels a thread"),
@@ -89,24 +89,24 @@ class WinogradRows(Family):
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
-        """State what the hardware and the kernel forbid."""
+        """Return the rules: limits of the hardware and the kernel."""
         return RULES
 
     def multiplies(self, problem: Problem) -> float:
-        """As many as points, for a row of a tile."""
+        """As many as points, per row of a tile."""
         points = max(_points(problem))
         return points / (problem.s * (points + 1 - problem.s))
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
-        """Lay out one launch, and one that pools."""
+        """Return the launch, and another if there is a pool."""
         return _blueprint(problem, device, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
-        """Count what one block and one thread do."""
+        """Count the work of one block and one thread."""
         return _work(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """The products of a point one after the other, and the growth of their error in the transforms."""
+        """All products of a point in succession, and the growth of their error in the transforms."""
         return problem.c * problem.r * problem.s + GROWTH[config["points"]]
 
 
@@ -124,7 +124,7 @@ def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 def _busy(problem: Problem, cf: Values) -> bool:
-    """Whether most of the threads' turns have outputs to work on."""
+    """Whether threads have outputs to compute in most of their iterations."""
     tiling = tiling_of(problem, cf)
     wanted = cf["ni"] * tiling.bands.band * tiling.tiles * problem.k
     turns = round_up(tiling.bands.units, cf["threads"])
@@ -165,7 +165,7 @@ def _defines(pr: Problem, device: Device, tiling: RowsTiling, cf: Values, aligne
 
 
 def _words(layout: str, aligned: bool, *runs: int) -> int:
-    """Neighbours of a row that are loaded or stored at once: all runs are whole such words."""
+    """Numbers of a row that are loaded or stored at once; they divide all ``runs``."""
     return gcd(4, *runs) if layout == "nchw" and aligned else 1
 
 
