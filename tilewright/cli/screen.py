@@ -87,7 +87,7 @@ def foretell(layers: Iterable[Layer], runtime: Runtime) -> None:
 
 
 def _reference_s(problem: Problem, on_gpu: bool) -> float:
-    """Return the seconds that a layer's f64 reference takes: its sums, and those of magnitudes (the bound)."""
+    """Return the seconds of a layer's f64 reference: of its sums, and of those of magnitudes (the bound)."""
     times: float = min(_MOST_TIMES, problem.cg * min(problem.kg, 5))
     if times < 5 and 8 * problem.p * problem.q > _LARGE:  # each filter tap streams it through main memory
         times *= 0.65
