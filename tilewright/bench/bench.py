@@ -124,7 +124,7 @@ class Bench:
         return outdone(self.runtime, problem, figure.cold_us, family(ours.family).multiplies(problem))
 
     def _on_cores(self) -> bool:
-        """Whether events time our kernels, but only the wall clock times peers: then whole calls are compared."""
+        """Whether events time our kernels, but only the clock times peers: then a whole call counts."""
         return self.runtime.device.backend == "opencl" and self.runtime.unified
 
     def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, BoundRun | None]:

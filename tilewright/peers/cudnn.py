@@ -15,11 +15,11 @@ from tilewright.peers.cudnn_plans import ExecutionPlan, Way, ways
 from tilewright.peers.gpu import GpuArrays
 from tilewright.problem import Problem
 
-# An engine whose first setting, the one that cuDNN recommends, takes so many times as long as the
-# fastest engine's is not tried in its others: each takes some 30 ms to build, and there are hundreds.
+# An engine's other settings are not tried if its first, which cuDNN recommends, takes this many times as long
+# as the fastest engine's: each takes some 30 ms to build, and there are hundreds.
 SLOW = 1.5
 
-# Engines of whole numbers read channels by fours and by sixteens, and give wrong sums of other numbers.
+# Integer engines read channels by fours or sixteens, and give wrong sums for other numbers of channels.
 _CHANNELS_AT_ONCE = (4, 16)
 
 
