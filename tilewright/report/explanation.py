@@ -65,7 +65,7 @@ TITLES = {
     "predicted_terms_us": "predicted time by term, us",
     "predicted_against_measured": "predicted against measured",
     "runner_up": "runner-up",
-}  # of tables; other keys are their own
+}  # labels in tables; other keys are their own
 
 
 def sections(subject: Subject) -> list[Section]:

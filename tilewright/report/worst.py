@@ -36,7 +36,7 @@ class Worst:
 
 
 def above_floor_us(row: BenchRow) -> float:
-    """Return our time minus the floor, in us; negative if an algorithm with fewer multiplications beats it."""
+    """Return our time minus the floor, in us; negative where fewer multiplications beat the floor."""
     return (row.ours.cold_us or 0.0) - row.floor_us
 
 
