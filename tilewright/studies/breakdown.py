@@ -103,7 +103,7 @@ def _of(entry: Entry, lab: Lab) -> dict[str, float]:
     if entry.plan is None:
         return {}
     kernel = lab.kernel_us(entry)
-    plan = Plan.make(entry.runtime, entry.problem, entry.plan.config)  # without the guard bytes that the verifier adds
+    plan = Plan.make(entry.runtime, entry.problem, entry.plan.config)  # without the verifier's guards
     took = activities(entry.runtime, plan, lab.inputs(entry.problem))
     return {**took, "kernel": kernel, "device": kernel + took["copies"], "host": took["whole"]}
 

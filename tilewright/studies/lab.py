@@ -97,7 +97,7 @@ class Lab:
                 entries.append(self._checked(problem, runtime, config, note))
             except RunError as error:  # the other configs may be correct
                 if (id(runtime), problem) not in self._verifiers:
-                    raise  # the device failed, and the inputs are lost
+                    raise  # the failure spoilt the verifier's inputs
                 last = error
         if not entries:
             raise last
