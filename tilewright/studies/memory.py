@@ -28,6 +28,6 @@ def run_memory(part: Im2colMemory) -> PartResult:
 
 
 def formula_bytes(pr: Problem) -> int:
-    """Return the bytes of R S (H - R + 1) (W - S + 1) C N elements: no padding or stride, as in the source."""
+    """Return R S (H - R + 1) (W - S + 1) C N elements, in bytes: no padding, no stride, as in the source."""
     places = max(pr.h - pr.r + 1, 0) * max(pr.w - pr.s + 1, 0)
     return pr.r * pr.s * places * pr.c * pr.n * DTYPE_BYTES[pr.dtype]
