@@ -1,4 +1,4 @@
-"""Integers, of Python or NumPy, and rounded up; means and norms."""
+"""Integers, of Python or NumPy; rounding up; means and norms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def as_integer(value: object) -> int | None:
-    """Return an integer of Python or NumPy as an int; None for anything else, True and False too."""
+    """Return an integer of Python or NumPy as an int; None for anything else, also for True and False."""
     if isinstance(value, bool):
         return None
     try:
@@ -18,7 +18,7 @@ def as_integer(value: object) -> int | None:
 
 
 def with_ints(value: object) -> object:
-    """Return an integer, or a tuple with some, with ints in place of NumPy's; anything else as it is."""
+    """Convert NumPy integers, alone or in a tuple, to ints; return anything else unchanged."""
     if isinstance(value, tuple):
         return tuple(map(with_ints, value))
     number = as_integer(value)
@@ -36,16 +36,16 @@ def round_up(a: int, step: int) -> int:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Geometric mean of some values; 0 where one is 0."""
+    """Geometric mean of some values; 0 if one is 0."""
     if min(values) <= 0.0:
         return 0.0
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
 def norm(values: Sequence[float], order: float) -> float:
-    """Return the largest of some values, and a little more for others nearly as large; none for order inf.
+    """Return the p-norm of some values for p = ``order``: the largest for infinity, otherwise a little more.
 
-    Of times: how long what runs side by side takes, where each holds the others up.
+    Of times: how long work that overlaps takes, if each part delays the others.
     """
     most = max(values)
     if order == math.inf or most == 0.0:
@@ -54,5 +54,5 @@ def norm(values: Sequence[float], order: float) -> float:
 
 
 def offset64(*counts: int) -> int:
-    """Return the define OFFSET64: whether a kernel that counts so far, in numbers or bytes, needs 64 bits."""
+    """Return the define OFFSET64: whether any of the counts, in elements or bytes, needs 64-bit offsets."""
     return int(max(counts) >= 1 << 31)

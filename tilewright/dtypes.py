@@ -1,7 +1,7 @@
-"""What a problem's dtypes are called in NumPy, PyTorch and CuPy: float64 float32 float16 bfloat16 int8 int32
+"""The names of a problem's dtypes in NumPy, PyTorch and CuPy: float64 float32 float16 bfloat16 int8 int32
 float8_e4m3fn.
 
-NumPy has no bfloat16 and no float8: those of the package ml_dtypes are used, and imported when asked for.
+NumPy has no bfloat16 and no float8: these are from the package ml_dtypes, imported when needed.
 """
 
 from __future__ import annotations

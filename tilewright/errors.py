@@ -1,4 +1,4 @@
-"""The errors and warnings a user can meet: each says what was given, what was wrong and what to do."""
+"""The errors and warnings that a user may see: each says what was given, what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ import warnings
 from types import FrameType
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
-_BETWEEN = contextlib.contextmanager.__code__.co_filename  # calls what we decorate, in frames of its own
+_BETWEEN = contextlib.contextmanager.__code__.co_filename  # calls decorated functions, in its own frames
 
-# "error:", "error #20-D:", "ptxas error   :"; not "NVRTC_ERROR_COMPILATION:", which says nothing more.
+# "error:", "error #20-D:", "ptxas error   :"; not "NVRTC_ERROR_COMPILATION:", which has no details.
 _TELLS_ERROR = re.compile(r"\berror\b[^:]*:")
 
 
 def how_to_get(extra: str) -> str:
-    """Say how to install what an extra of pyproject.toml names; tilewright is installed from its checkout."""
+    """Say how to install an extra of pyproject.toml; tilewright is installed from its checkout."""
     return f"in tilewright's folder run pip install -e '.[{extra}]'"
 
 
 def count(number: int, what: str) -> str:
-    """A number of things: 1 layer, 2 layers."""
+    """Return a number with its noun: 1 layer, 2 layers."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def shortened(text: str, most: int = 100, end: str = "...") -> str:
-    """A text of bearable length; ``end``: what a longer one ends with instead."""
+    """Return a text of at most ``most`` characters; a longer one is cut and ends with ``end``."""
     return text if len(text) <= most else text[: most - len(end)] + end
 
 
 def shown(value: object) -> str:
-    """A value as part of one line of bearable length."""
+    """Return a value's text, short enough for an error of one line."""
     return shortened(" ".join(line.strip() for line in repr(value).splitlines()))
 
 
 def printable(text: str) -> str:
-    """A text as one line that steers no terminal: an escape is shown as \\x1b, a line break as a space."""
+    """Return a text as one line without control characters: \\x1b for an escape, a space for a line break."""
     if text.isprintable():
         return text
     return "".join(
@@ -46,33 +46,33 @@ def printable(text: str) -> str:
 
 
 def first_error(log: str) -> str:
-    """Return the first line of a compiler's or driver's words that tells an error, else the first of all."""
+    """Return the first line of a compiler's or driver's log that has an error, else its first line."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     told = (line for line in lines if _TELLS_ERROR.search(line))
     return next(told, lines[0] if lines else "it failed and did not say why")
 
 
 class TilewrightError(Exception):
-    """Base of all errors of tilewright; its text is one line for a person."""
+    """Base class of tilewright's errors; its text is one line for the user."""
 
 
 class ProblemError(TilewrightError):
-    """A layer that is not well formed: a bad problem string, size, dtype or layout."""
+    """An invalid layer: a bad problem string, size, dtype or layout."""
 
 
 class ConfigError(TilewrightError):
-    """A kernel config that is malformed or breaks a named legality rule."""
+    """A kernel config that is malformed or breaks a named rule."""
 
 
 class EmptySpace(ConfigError):
-    """A kernel family of which no config keeps every rule for this problem on this device.
+    """A kernel family without a legal config for this problem on this device.
 
-    Told apart within tilewright alone: for its users it is a ConfigError.
+    Only tilewright itself needs the distinction: to users it is a ConfigError.
     """
 
 
 class BudgetError(TilewrightError):
-    """A tuning budget that cannot be read."""
+    """An invalid tuning budget."""
 
 
 class ArrayError(TilewrightError):
@@ -80,11 +80,11 @@ class ArrayError(TilewrightError):
 
 
 class DeviceError(TilewrightError):
-    """A device that is not there, or a dependency that is missing for it."""
+    """A device that is absent, or that lacks a dependency."""
 
 
 class CompileError(TilewrightError):
-    """A kernel that the device's compiler refused, or that spilled registers."""
+    """A kernel that the device's compiler rejected, or that spilled registers."""
 
 
 class RunError(TilewrightError):
@@ -100,14 +100,14 @@ class StoreError(TilewrightError):
 
 
 class StoreBusy(StoreError):
-    """A store that another process has for longer than we waited; the next use may find it free.
+    """A store that another process held locked for longer than we waited; a later use may succeed.
 
-    Told apart within tilewright alone: for its users it is a StoreError.
+    Only tilewright itself needs the distinction: to users it is a StoreError.
     """
 
 
 class OutputError(TilewrightError):
-    """A file that cannot be drawn or written: a format or a library that is not there, nothing to show."""
+    """A file that cannot be drawn or written: unknown format, missing library or no data."""
 
 
 class PeerError(TilewrightError):
@@ -115,7 +115,7 @@ class PeerError(TilewrightError):
 
 
 def a_kind(value: object) -> str:
-    """Say what was given where something else is taken: "an int", "a NumPy array", "None".
+    """Return the kind of an argument of the wrong type: "an int", "a NumPy array", "None".
 
     Example:
         >>> a_kind(3), a_kind("x"), a_kind(None)
@@ -133,14 +133,14 @@ _warned: set[str] = set()
 
 
 def warn_once(text: str, key: str | None = None) -> None:
-    """Warn the user, the first time only that ``key`` (by default the text) comes up."""
+    """Warn the user once per ``key`` (by default the text)."""
     if (key or text) not in _warned:
         _warned.add(key or text)
         warnings.warn(text, RuntimeWarning, stacklevel=2 + _frames_of_ours())
 
 
 def _frames_of_ours() -> int:
-    """Count the frames between the caller and the user's own, which a warning is to name."""
+    """Count the frames up to the user's own, which a warning is to name."""
     frame: FrameType | None = sys._getframe(2)
     ours = 0
     while frame is not None and frame.f_code.co_filename.startswith((_PACKAGE, _BETWEEN)):

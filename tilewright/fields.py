@@ -1,4 +1,4 @@
-"""Untrusted JSON: files of it, read with errors that name them, and typed access to its fields."""
+"""Untrusted JSON: reading files, with errors that name them, and typed access to fields."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tilewright.errors import StoreError, shown
 from tilewright.files import read_json
 
 LINE = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]*")
-HUGE = 1e15  # more than any time, rate or number of bytes
-TINY = 1e-15  # less than any, but for 0
+HUGE = 1e15  # above any time, rate or number of bytes
+TINY = 1e-15  # below any of them but 0
 T = TypeVar("T")
 _hints = lru_cache(maxsize=64)(get_type_hints)
 
 
 def read_document(path: Path, parse: Callable[[Any], T], what: str, writers: str) -> T:
-    """Read a JSON file and make values of it.
+    """Read and parse a JSON file.
 
     Args:
         path: of the file.
-        parse: makes them; raises StoreError where it cannot.
+        parse: turns the document into a value; raises StoreError if it is invalid.
         what: what the file is called: "results file".
         writers: the commands that write one.
 
     Raises:
-        StoreError: the file is missing, no JSON, has a number that is none, or is refused by ``parse``; says
+        StoreError: the file is missing, is not JSON, has a NaN or an infinity, or ``parse`` rejects it; says
             which file and why.
     """
     try:
@@ -45,7 +45,7 @@ def read_document(path: Path, parse: Callable[[Any], T], what: str, writers: str
 
 
 def _finite(document: Any) -> Any:
-    """Return a document that can be written again: JSON has neither NaN nor Infinity, Python reads them."""
+    """Return a document unless it has NaN or Infinity: JSON has neither, but Python reads them."""
     try:
         json.dumps(document, allow_nan=False)
     except ValueError:
@@ -54,7 +54,7 @@ def _finite(document: Any) -> Any:
 
 
 class Fields:
-    """Typed access to one JSON object; every complaint names the field's path, from ``path`` on."""
+    """Typed access to one JSON object; each error names the field's full path, which starts at ``path``."""
 
     def __init__(self, data: object, path: str = "") -> None:
         if not isinstance(data, dict):
@@ -63,7 +63,7 @@ class Fields:
         self.path = path
 
     def bad(self, name: str, want: str) -> StoreError:
-        """Return the error that says what ``name`` must be."""
+        """Return an error that says what ``name`` must be."""
         got = f"got {shown(self.data[name])}" if name in self.data else "it is missing"
         return StoreError(f"{self._at(name)}: must be {want}, {got}")
 
@@ -71,7 +71,7 @@ class Fields:
         return f"{self.path}.{name}" if self.path else name
 
     def only(self, *names: str) -> None:
-        """Refuse fields that nobody asked for.
+        """Refuse unknown fields.
 
         Raises:
             StoreError: names the first.
@@ -91,14 +91,14 @@ class Fields:
         return [Fields(one, f"{self._at(name)}[{i}]") for i, one in enumerate(self.elements(name))]
 
     def elements(self, name: str) -> list[Any]:
-        """Read a list, whatever is in it; of a document that was not written yet, a tuple."""
+        """Read a list of anything; in a document that is not from a file it may be a tuple."""
         value = self.data.get(name)
         if not isinstance(value, list | tuple):
             raise self.bad(name, "a list")
         return list(value)
 
     def string(self, name: str, default: str | None = None) -> str:
-        """Read a text of any length; ``default``: what it is where it is missing."""
+        """Read a text of any length; ``default`` replaces a missing one."""
         value = self.data.get(name, default)
         if not isinstance(value, str):
             raise self.bad(name, "a text")
@@ -112,7 +112,7 @@ class Fields:
         return value
 
     def integer(self, name: str, low: int, high: int) -> int:
-        """Read an integer in a range; a boolean is none."""
+        """Read an integer in a range; a boolean is refused."""
         value = self.data.get(name)
         if type(value) is not int or not low <= value <= high:
             raise self.bad(name, f"an integer from {low} to {high}")
@@ -126,7 +126,7 @@ class Fields:
         return float(value)
 
     def figure(self, name: str) -> float:
-        """Read a time, a rate or the like: 0, or what charts may divide by."""
+        """Read a time, a rate or the like: 0, or large enough for charts to divide by."""
         value = self.number(name)
         if 0.0 < value < TINY:
             raise self.bad(name, f"0, or a number from {TINY:g} to {HUGE:g}")
@@ -140,10 +140,10 @@ class Fields:
         return value
 
     def build(self, cls: type[T], any_size: Collection[str] = ()) -> T:
-        """Build a flat dataclass, each value checked against the type of its field.
+        """Build a flat dataclass; each value is checked against the type of its field.
 
-        Fields that are missing or null have their defaults; numbers are a ``figure``, or 0 or more for those
-        of ``any_size``; what the class has not is skipped.
+        Fields that are missing or null get their defaults. Numbers are read as a ``figure``; those of
+        ``any_size`` need only be 0 or more. Keys that the class does not have are skipped.
         """
         types = _hints(cls)  # type: ignore[arg-type]
         there = [

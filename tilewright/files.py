@@ -1,4 +1,4 @@
-"""Files that are written whole, or not at all; lock files; and JSON files."""
+"""Files that are written atomically; lock files; and JSON files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ABANDONED_S = 3600.0
 
 
 def atomic_write(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write a file aside, then rename it: no one ever reads half of it, and nothing is left of a failure.
+    """Write a temporary file, then rename it: nobody reads half of it, and a failure leaves nothing.
 
-    A process that is killed outright leaves what it wrote aside; see ``left_aside``.
+    A process that is killed leaves its temporary file; see ``left_aside``.
 
     Raises:
         OSError: it cannot be written.
@@ -35,10 +35,10 @@ def atomic_write(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 def left_aside(folder: Path) -> list[Path]:
-    """Return what writers that were killed left in a folder: files of over an hour ago."""
+    """Return the temporary files of killed writers in a folder: those over an hour old."""
     found = []
     for path in folder.glob(f"{_ASIDE}*"):
-        with contextlib.suppress(FileNotFoundError):  # another process was quicker
+        with contextlib.suppress(FileNotFoundError):  # another process removed it first
             if time.time() - path.lstat().st_mtime > _ABANDONED_S:
                 found.append(path)
     return found
@@ -48,10 +48,10 @@ def left_aside(folder: Path) -> list[Path]:
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold a lock file, which is removed at the end; other processes wait, or are refused (on POSIX).
 
-    One that a killed process left holds nothing.
+    A file that a killed process left is not locked.
 
     Raises:
-        BlockingIOError: another holds it, and we do not wait.
+        BlockingIOError: another process holds it, and we do not ``wait``.
         OSError: it cannot be made.
     """
     handle = _lock(path, wait)
@@ -64,7 +64,7 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
 
 def _lock(path: Path, wait: bool) -> int:
-    """Make and lock a file; once more if its last holder has removed it meanwhile."""
+    """Make and lock a file; retry if its last holder removed it meanwhile."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         if os.name != "posix":
@@ -87,7 +87,7 @@ def read_json(path: Path) -> Any:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no JSON, or is nested too deeply.
+        ValueError: it is not JSON, or is nested too deeply.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))

@@ -1,10 +1,10 @@
-"""The floor: a lower bound of the time of any kernel that multiplies and adds as the formula says.
+"""The floor: a lower bound on the time of any kernel that multiplies and adds as the formula says.
 
     floor = empty kernel + max(multiply-adds / peak of the dtype, bytes / read bandwidth)
 
-Products with padding do not count, nor do inputs that no output depends on. Fast algorithms (Winograd,
-Strassen) do fewer multiplications, and may be faster than this. Rates are the best ever measured on the
-device (``measuring/calibrate.py``); those of tensor cores are from datasheets, at the highest clock.
+Neither products with padding count nor inputs that no output depends on. Fast algorithms (Winograd,
+Strassen) multiply less, and may beat it. Rates are the best ever measured on the device
+(``measuring/calibrate.py``); those of tensor cores are from datasheets, at the highest clock.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tilewright.device import Device
 from tilewright.device.architectures import MMA_E4M3, MMA_SYNC, f64_rate, tensor_products
 from tilewright.problem import DTYPE_BYTES, Problem
 
-# Rates over that of f16, in which accurate takes three products for one; f8 before sm_89 is widened to f16.
+# Rates relative to f16. "accurate" takes three f16 products for one; f8 before sm_89 is widened to f16.
 _OVER_F16 = {"f16": 1.0, "bf16": 1.0, "i8": 2.0, "q8": 2.0, "f8": 2.0, "tf32": 0.5, "accurate": 1 / 3}
 
 
 @dataclass(frozen=True)
 class Floor:
-    """The least time of a layer on a device, and what it is made of; all in us."""
+    """The least time of a layer on a device, and its terms; all in us."""
 
     empty_us: float
     arithmetic_us: float
@@ -31,7 +31,7 @@ class Floor:
 
     @property
     def us(self) -> float:
-        """The whole of it."""
+        """The floor itself."""
         return self.empty_us + max(self.arithmetic_us, self.memory_us)
 
 
@@ -50,9 +50,9 @@ def floor_us(problem: Problem, device: Device) -> float:
 
 
 def peak_tflops(device: Device, precision: str) -> float:
-    """Return the peak of a precision in 1e12 flops/s, 2 for each multiply-add; of tensor cores if they can.
+    """Return the peak of a precision in 1e12 flops/s, 2 per multiply-add; on tensor cores if they support it.
 
-    Without tensor cores f16, bf16 and f8 are multiplied as f32, i8 four at a time (dot4), and f64 on a CPU in
+    Without them, f16, bf16 and f8 are multiplied as f32, i8 four at a time (dot4), and f64 on a CPU in
     vectors of half as many elements.
     """
     f32 = device.rates.f32_tflops
@@ -68,17 +68,17 @@ def peak_tflops(device: Device, precision: str) -> float:
 
 
 def least_flops(problem: Problem) -> int:
-    """Return the multiplies and adds of the convolution, those with padding left out."""
+    """Return the multiplications and additions of the convolution, without those on padding."""
     pr = problem
     rows, columns = (_products(*side) for side in _sides(pr))
     return 2 * pr.n * pr.k * pr.cg * rows * columns
 
 
 def least_bytes(problem: Problem, device: Device) -> int:
-    """Return the fewest bytes to and from main memory: each input once, and on a CPU the output.
+    """Return the least traffic with main memory, in bytes: each input once, and on a CPU the output.
 
     On a GPU only the part of y counts that exceeds the last-level cache: the rest need not reach memory
-    before the kernel ends. A CPU's cache reads the lines of y first.
+    before the kernel ends. A CPU's cache reads the lines of y before they are written.
     """
     pr = problem
     rows, columns = (_touched(*side) for side in _sides(pr))
@@ -88,7 +88,7 @@ def least_bytes(problem: Problem, device: Device) -> int:
 
 
 def _sides(problem: Problem) -> tuple[tuple[int, int, int, int, int, int], ...]:
-    """Return the extent, taps, outputs, stride, dilation and padding before it of both sides of the image."""
+    """Return extent, taps, outputs, stride, dilation and leading padding of both dimensions of the image."""
     pr = problem
     return (
         (pr.h, pr.r, pr.p, pr.stride[0], pr.dilation[0], pr.pad[0]),
@@ -97,14 +97,14 @@ def _sides(problem: Problem) -> tuple[tuple[int, int, int, int, int, int], ...]:
 
 
 def _products(extent: int, taps: int, outputs: int, stride: int, dilation: int, before: int) -> int:
-    """Count the pairs of a tap and an output at a place, tap * dilation + output * stride, of the image."""
+    """Count the pairs (tap, output) whose place, tap * dilation + output * stride, is inside the image."""
     step = taps, outputs, stride, dilation
     return _pairs_below(before + extent, *step) - _pairs_below(before, *step)
 
 
 def _touched(extent: int, taps: int, outputs: int, stride: int, dilation: int, before: int) -> int:
-    """Count the places that any tap reads: the pairs of ``_products``, without those whose place another pair
-    has, of a tap ``far`` before and an output ``near`` after.
+    """Count the places that are read: the pairs of ``_products``, except those whose place belongs to another
+    pair too, with its tap ``far`` before and its output ``near`` after.
     """
     far, near = stride // gcd(stride, dilation), dilation // gcd(stride, dilation)
     again = _products(extent, taps - far, outputs - near, stride, dilation, before - far * dilation)
@@ -112,10 +112,10 @@ def _touched(extent: int, taps: int, outputs: int, stride: int, dilation: int, b
 
 
 def _pairs_below(bound: int, taps: int, outputs: int, stride: int, dilation: int) -> int:
-    """Count the pairs of a tap and an output whose place is below ``bound``."""
+    """Count the pairs (tap, output) whose place is below ``bound``."""
     if min(bound, taps, outputs) <= 0:
         return 0
-    # Taps that meet any output before it; and those that meet all.
+    # Taps that have any output below it; and those that have all.
     some = min(taps, ceil_div(bound, dilation))
     all_of_them = max(0, min(some, ceil_div(bound - (outputs - 1) * stride, dilation)))
     last = bound - (some - 1) * dilation + stride - 1
@@ -123,10 +123,10 @@ def _pairs_below(bound: int, taps: int, outputs: int, stride: int, dilation: int
 
 
 def _sum_of_quotients(count: int, first: int, step: int, by: int) -> int:
-    """Return the sum of ``(first + i * step) // by`` for all i below ``count``, in as many steps as a gcd."""
+    """Return the sum of ``(first + i * step) // by`` over i < ``count``, in as many steps as Euclid's gcd."""
     whole = count * (first // by) + count * (count - 1) // 2 * (step // by)
     first, step = first % by, step % by
     end = first + count * step
     if end < by:
         return whole
-    return whole + _sum_of_quotients(end // by, end % by, by, step)  # across instead of along
+    return whole + _sum_of_quotients(end // by, end % by, by, step)  # count by columns instead of rows

@@ -1,4 +1,4 @@
-"""Values that are looked up often: a frozen dataclass works out its hash once."""
+"""For frozen dataclasses that are looked up often: the hash is computed once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 def hashed_once(cls: type[T]) -> type[T]:
-    """Decorate a frozen dataclass: a search asks often for a config's hash, each call for a layer's.
+    """Decorate a frozen dataclass so that it caches its hash, for configs in a search and layers in calls.
 
-    It is pickled without its hash, which is good in its own process only.
+    Pickling leaves the hash out: it is valid in one process only.
     """
     worked_out = cls.__hash__
 

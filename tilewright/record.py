@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-NOISY = 0.05  # of a time: an interval of a larger half width is too wide
-STOLEN = 0.05  # of a CPU's time: where its host takes more, times are not to be relied on
+NOISY = 0.05  # share of the time: a larger half width of the interval is too wide
+STOLEN = 0.05  # share of a CPU's time: if its host takes more, times are unreliable
 
 
 class Outcome(StrEnum):
@@ -26,7 +26,7 @@ class Outcome(StrEnum):
     __repr__ = str.__repr__  # to users it is a text
 
 
-PASSING = (Outcome.TIMEOUT, Outcome.RUNTIME)  # may have been the machine's: a later process tries again
+PASSING = (Outcome.TIMEOUT, Outcome.RUNTIME)  # may be the machine's fault: a later process tries again
 
 
 class Standing(StrEnum):
@@ -34,7 +34,7 @@ class Standing(StrEnum):
 
     TRIAL = "trial"
     FINALIST = "finalist"
-    WINNER = "final"  # of the last comparison, and right in full
+    WINNER = "final"  # of the last comparison, and fully verified
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Estimate:
 
     Attributes:
         total_us: the predicted time, cold.
-        terms_us: the terms that it is the sum of, by name ("launch_us", "main_loop_us", ...).
+        terms_us: the terms that add up to it, by name ("launch_us", "main_loop_us", ...).
         facts: other figures worth showing, by name (intensities, occupancy, waves, ...).
     """
 
@@ -105,23 +105,23 @@ class Measurement:
 
 
 def is_noisy(cold_us: float, ci95_us: float, stolen: float = 0.0) -> bool:
-    """Whether an interval's half width is over 5% of the time and over 0.3 us (a GPU clock's resolution).
+    """Whether a time is unreliable: its interval is too wide, or the host took over 5% of the CPU's time.
 
-    Or whether the host took over 5% of the CPU's time meanwhile.
+    Too wide is a half width of over 5% of the time and over 0.3 us (a GPU clock's resolution).
     """
     return ci95_us > max(NOISY * cold_us, 0.3) or stolen > STOLEN
 
 
 @dataclass(frozen=True)
 class Versions:
-    """The software that a record was made with; empty if unknown.
+    """The software behind a record; empty if unknown.
 
     Attributes:
         compiler: name and version; part of the hash of the record's kernels.
         driver: version of the device's driver.
-        others: libraries, clocks and whatever else a runtime reports.
-        code: hash of all our own code, the device's facts and the compiler: if it is the same, so is the
-            hash of the kernels.
+        others: libraries, clocks and anything else that a runtime reports.
+        code: hash of all our own code, the device's facts and the compiler: if it is equal, so is the hash
+            of the kernels.
     """
 
     compiler: str = ""
@@ -131,13 +131,13 @@ class Versions:
 
     @classmethod
     def of(cls, said: Mapping[str, str]) -> Versions:
-        """Build it from the dictionary that ``Runtime.versions`` returns, or that a record holds."""
+        """Build it from a dictionary, as ``Runtime.versions`` returns and records hold it."""
         others = {name: text for name, text in said.items() if name not in ("compiler", "driver", "code")}
         return cls(said.get("compiler", ""), said.get("driver", ""), others, said.get("code", ""))
 
     @property
     def said(self) -> dict[str, str]:
-        """All by name, as ``of`` takes them."""
+        """Return the dictionary that ``of`` reads."""
         named = {"compiler": self.compiler, "driver": self.driver, "code": self.code}
         return {**self.others, **{name: text for name, text in named.items() if text}}
 
@@ -154,9 +154,9 @@ class Search:
     """The search that a record belongs to.
 
     Attributes:
-        raced: the families that were searched together, without those that the budget left untried; None if
-            that was not recorded.
-        cut: if its budget ended it, the budget that it had, at least.
+        raced: the families that were searched together, except those that the budget left untried; None if
+            unknown.
+        cut: if the budget ended the search, that budget, as a lower bound.
     """
 
     raced: tuple[str, ...] | None = None
@@ -212,7 +212,7 @@ class Record:
 
     @property
     def worst(self) -> float | None:
-        """The largest error over its bound, here or where a shared winner was checked; None: unknown."""
+        """The largest error / bound, measured here or where a shared winner was checked; None: unknown."""
         return self.check.worst if self.check else self.shared_worst
 
     @property

@@ -1,4 +1,4 @@
-"""Arguments of the public functions, read; each error names its argument.
+"""Checking and parsing the arguments of the public functions; each error names its argument.
 
-Arrays and what goes with them are read in ``layer.py``, what a user chooses beside them in ``choices.py``.
+``layer.py`` does so for arrays and the layer's parameters, ``choices.py`` for everything else.
 """

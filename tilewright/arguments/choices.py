@@ -1,4 +1,4 @@
-"""What a user chooses beside the arrays: a layer, a config, families, a budget, how to search, a store."""
+"""Arguments other than arrays: a layer, a config, families, a budget, a strategy, a seed, a store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def as_flag(name: str, value: object) -> bool:
-    """Take True or False, of Python or NumPy: that a text such as "no" is not empty says nothing.
+    """Accept True or False, of Python or NumPy; nothing else, since a text such as "no" would be true.
 
     Raises:
         ConfigError: it is something else.
@@ -31,7 +31,7 @@ def as_flag(name: str, value: object) -> bool:
 
 
 def as_problem(problem: Problem | str) -> Problem:
-    """Take a Problem, or read its string or the name of a shipped layer.
+    """Accept a Problem, its string, or the name of a shipped layer.
 
     Raises:
         ProblemError: it is none of these, or the name of a suite.
@@ -48,10 +48,10 @@ def as_problem(problem: Problem | str) -> Problem:
 
 
 def as_store(store: Store | None) -> Store | None:
-    """Take a Store, or None for the user's own.
+    """Accept a Store, or None for the user's own.
 
     Raises:
-        StoreError: it is none.
+        StoreError: it is something else.
     """
     if store is not None and not isinstance(store, Store):
         must = "must be a Store, e.g. tilewright.Store('my.sqlite')"
@@ -60,10 +60,10 @@ def as_store(store: Store | None) -> Store | None:
 
 
 def as_config(config: Config | str, problem: Problem, deterministic: bool) -> Config:
-    """Take a Config, read its text, or look its name up.
+    """Accept a Config, its text, or its name.
 
     Raises:
-        ConfigError: it is none of these; or it is not ``deterministic``, which was asked for.
+        ConfigError: it is none of these; or not deterministic, although ``deterministic`` asks for that.
     """
     from tilewright.kernels.named import find
 
@@ -78,7 +78,7 @@ def as_config(config: Config | str, problem: Problem, deterministic: bool) -> Co
 
 
 def _whole(config: Config) -> Config:
-    """Take a Config that was built by hand, with its parameters in order."""
+    """Check a Config that the user built, and put its parameters in order."""
     must = "must be (name, value) pairs, each value an integer, as Config.make builds them"
     wrong = ConfigError(f"config: items={shown(config.items)}: {must}")
     try:
@@ -92,12 +92,12 @@ def _whole(config: Config) -> Config:
 
 
 def as_families(family: object) -> tuple[str, ...]:
-    """Take one name of a family, or several, also with commas between; None gives none, which stands for all.
+    """Accept one family name or several, also separated by commas; None gives (), which stands for all.
 
     Whether they exist is checked later.
 
     Raises:
-        ConfigError: something else than names was given, or no name.
+        ConfigError: it is not names, or there is no name.
     """
     if family is None:
         return ()
@@ -111,7 +111,7 @@ def as_families(family: object) -> tuple[str, ...]:
 
 
 def as_budget(budget: object) -> Budget:
-    """Take a Budget, read its text, or take a number of seconds.
+    """Accept a Budget, its text, or a number of seconds.
 
     Raises:
         BudgetError: it is none of these, or is not above 0.
@@ -126,10 +126,10 @@ def as_budget(budget: object) -> Budget:
 
 
 def as_strategy(strategy: object) -> str:
-    """Take the name of a strategy.
+    """Accept the name of a strategy.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: there is no such strategy.
     """
     from tilewright.search.strategies import STRATEGIES
 
@@ -139,10 +139,10 @@ def as_strategy(strategy: object) -> str:
 
 
 def as_seed(seed: object) -> int:
-    """Take a seed: an integer of 31 bits.
+    """Accept a seed: an integer of 31 bits.
 
     Raises:
-        ConfigError: it is no integer, or out of range.
+        ConfigError: it is not an integer, or out of range.
     """
     number = as_integer(seed)
     if number is None or not 0 <= number < 1 << 31:
@@ -151,10 +151,10 @@ def as_seed(seed: object) -> int:
 
 
 def as_progress(progress: object) -> Progress | None:
-    """Take a function to be told of progress, or None.
+    """Accept a callback for progress, or None.
 
     Raises:
-        ConfigError: it is no function.
+        ConfigError: it is not callable.
     """
     if progress is not None and not callable(progress):
         raise ConfigError(f"progress={shown(progress)}: must be a function that takes one event")

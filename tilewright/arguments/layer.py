@@ -1,4 +1,4 @@
-"""Arrays and what goes with them, read into a Problem and a device."""
+"""Turns arrays and a layer's parameters into a Problem and a device."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ PADDINGS = 'an integer, (height, width), (top, bottom, left, right), "same" or "
 
 Pad = tuple[int, int, int, int]
 Pair = tuple[int, int]
-_IMMUTABLE = frozenset(  # nothing that could change, or hold memory
+_IMMUTABLE = frozenset(  # types whose values cannot change, nor keep memory alive
     (int, float, bool, str, NoneType, Pool, np.int32, np.int64, np.float32, np.float64)
 )
 _IMMUTABLE_OR_ROW = _IMMUTABLE | {tuple, list}
-MOST_PROBLEMS = 1024  # that are remembered
+MOST_PROBLEMS = 1024  # most problems that are cached
 _problems: dict[tuple[object, ...], Problem] = {}
 
 
@@ -46,7 +46,7 @@ def _integers(value: object) -> list[int] | None:
 
 
 def pair(name: str, value: object) -> Pair:
-    """Read a stride or dilation.
+    """Parse a stride or dilation.
 
     Raises:
         ProblemError: it is neither an integer nor a pair of integers, or less than 1.
@@ -60,10 +60,10 @@ def pair(name: str, value: object) -> Pair:
 
 
 def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) -> Pad:
-    """Read a padding: "same" gives ceil(extent / stride) outputs, the odd row or column at the end.
+    """Parse a padding: "same" gives ceil(extent / stride) outputs, with an odd row or column at the end.
 
     Raises:
-        ProblemError: it is none of the forms of ``PADDINGS``, or negative.
+        ProblemError: it has none of the forms of ``PADDINGS``, or is negative.
     """
     if isinstance(value, str) and value == "valid":
         return 0, 0, 0, 0
@@ -82,9 +82,9 @@ def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) 
 
 
 def problem_of(x: ArrayView, w: ArrayView, beside: Mapping[str, ArrayView], **words: object) -> Problem:
-    """Read a layer from its arrays (``beside``: bias, z, out, scale) and the arguments of ``conv2d``.
+    """Build the Problem from the arrays (``beside``: bias, z, out, scale) and the arguments of ``conv2d``.
 
-    The result is remembered, so that a later call with the same kinds of arguments skips the checks.
+    The result is cached, so that later calls with arguments of the same kinds skip the checks.
 
     Raises:
         ProblemError: an argument is malformed, or the output would be empty.
@@ -120,7 +120,7 @@ def _read(
 
 
 def _epilogue(bias: bool, z: bool, alpha: object, beta: object, activation: object, pool: object) -> Epilogue:
-    """Read the arguments that make up the epilogue."""
+    """Build the epilogue from its arguments."""
     factors = Epilogue(alpha=alpha, beta=beta)  # type: ignore[arg-type]  # it says which is no number
     if not z and factors.beta != 1.0:
         raise ProblemError(f"beta={shown(beta)}: scales z, but no z was given")
@@ -133,10 +133,10 @@ def _epilogue(bias: bool, z: bool, alpha: object, beta: object, activation: obje
 
 
 def _word(name: str, value: object, taken: str) -> Epilogue:
-    """Read one word of the epilogue's grammar; in a tuple its numbers follow it."""
+    """Parse one word of the epilogue's grammar; in a tuple, its numbers follow it."""
     wrong = ProblemError(f"{name}={shown(value)}: must be {taken}")
     head, *numbers = value if isinstance(value, (tuple, list)) and value else (value,)
-    if not isinstance(head, str) or (numbers and not head.isalpha()):  # "leaky0" and 0.5 are no leaky00.5
+    if not isinstance(head, str) or (numbers and not head.isalpha()):  # ("leaky0", 0.5) is not leaky00.5
         raise wrong
     try:
         found = Epilogue.parse([head + ":".join(f"{finite(name, n)!r}".replace("e+", "e") for n in numbers)])
@@ -155,7 +155,7 @@ def _layer(
     x: ArrayView, w: ArrayView, epilogue: Epilogue, stride: object, padding: object, dilation: object,
     groups: object, layout: object, math: object, requantised: bool,
 ) -> Problem:  # fmt: skip
-    """Read the layer itself."""
+    """Build the Problem, without caching."""
     _one_of("layout", layout, LAYOUTS)
     count = as_integer(groups)
     if count is None or count < 1:
@@ -191,13 +191,13 @@ def _layer(
 
 
 def _other_layout(x: ArrayView, layout: object, channels: int) -> str:
-    """Ask whether x has its channels where the other layout has them."""
+    """Return a hint for the error if x has its channels where the other layout has them."""
     other, axes, at = ("nhwc", "(N, H, W, C)", 3) if layout == "nchw" else ("nchw", "(N, C, H, W)", 1)
     return f'; is x {axes}? then give layout="{other}"' if x.shape[at] == channels else ""
 
 
 def _one_of(name: str, value: object, known: Sequence[str]) -> None:
-    if not isinstance(value, str) or value not in known:  # of an array no two elements can be asked at once
+    if not isinstance(value, str) or value not in known:  # comparing an array would give an array
         raise ProblemError(f"{name}={shown(value)}: must be one of {', '.join(known)}")
 
 

@@ -1,1 +1,1 @@
-"""Callers' arrays: what they are, and their use in place."""
+"""Callers' arrays: identifying them, and using them in place."""

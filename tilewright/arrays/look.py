@@ -1,6 +1,6 @@
-"""Find out what callers' arguments are, without importing anything.
+"""Identify callers' arrays, without importing anything.
 
-A library is only ever looked up among those that the caller has imported already.
+Only libraries that the caller has imported already are considered.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from tilewright.problem import DTYPE_BYTES, STORED
 
 _LIBRARIES = (("numpy", "ndarray"), ("torch", "Tensor"), ("cupy", "ndarray"))
 _CAST = {"numpy": "{}.astype(np.{})", "torch": "{}.to(torch.{})", "cupy": "{}.astype(cupy.{})"}
-_MOST_SPECS, _MOST_TYPES = 4096, 64  # that are remembered
+_MOST_SPECS, _MOST_TYPES = 4096, 64  # most that are cached
 _specs: dict[tuple[Any, ...], ArraySpec] = {}
-_looks: dict[type, Callable[[str, Array], ArrayView]] = {}  # by the types of arrays that were met
+_looks: dict[type, Callable[[str, Array], ArrayView]] = {}  # by the types of arrays that were seen
 
 
 def look(name: str, array: Array) -> ArrayView:
-    """Find out what an argument is, without importing anything.
+    """Identify an argument, without importing anything.
 
     Raises:
-        ArrayError: it is no array of a library or dtype that we know, it is sparse, nested, traced, masked,
-            on a device that is neither a CPU nor a CUDA GPU, it wants a gradient, has a tangent, or has yet
-            to be negated.
+        ArrayError: it is not an array of a known library and dtype, or it is sparse, nested, traced or
+            masked, is on neither a CPU nor a CUDA GPU, requires a gradient, has a tangent, or has its
+            negative bit set.
     """
     looks = _looks.get(type(array)) or _look_for(array)
     if looks is not None:
         return looks(name, array)
     what = f"{type(array).__module__.partition('.')[0]}.{type(array).__name__}"
-    if hasattr(type(array), "__dlpack__"):  # not of itself: a torch.fx.Proxy has whatever it is asked for
+    if hasattr(type(array), "__dlpack__"):  # of the type: a torch.fx.Proxy pretends to have every attribute
         raise ArrayError(
             f"{name}: a {what} was given; pass torch.from_dlpack({name}) or cupy.from_dlpack({name}): no copy"
         )
@@ -42,7 +42,7 @@ def look(name: str, array: Array) -> ArrayView:
 
 
 def _look_for(array: Array) -> Callable[[str, Array], ArrayView] | None:
-    """Return what looks at arrays of its library; None: it is none that we know."""
+    """Return the function that identifies arrays of this library; None if it is unknown."""
     for library, class_name in _LIBRARIES:
         module = sys.modules.get(library)
         if module is not None and isinstance(array, getattr(module, class_name, ())):
@@ -54,15 +54,15 @@ def _look_for(array: Array) -> Callable[[str, Array], ArrayView] | None:
 
 
 def look_at(**arrays: Array) -> dict[str, ArrayView]:
-    """Look at arguments by their names, but for those that are None."""
+    """Identify arguments, by name; those that are None are left out."""
     return {name: look(name, array) for name, array in arrays.items() if array is not None}
 
 
 def _known(key: tuple[Any, ...], make: Callable[[], ArraySpec]) -> ArraySpec:
-    """Return what arrays with this key have in common; what was refused is made again, for its error."""
+    """Return the cached spec of arrays with this key; a refused one is made again, for its error."""
     try:
         found = _specs.get(key)
-    except TypeError:  # a dtype without a hash: none that we know
+    except TypeError:  # a dtype without a hash: an unknown one
         return make()
     if found is None:
         found = make()
@@ -98,11 +98,11 @@ def _in_elements(name: str, array: Array, dtype: str) -> Shape:
 def _torch(name: str, tensor: Array) -> ArrayView:
     try:
         key = (tensor.dtype, tensor.layout, tensor.device, tensor.shape, tensor.stride())
-        address = int(tensor.data_ptr())  # int: else torch.compile looks into this, once for each shape
-    except RuntimeError as error:  # it has none of these
+        address = int(tensor.data_ptr())  # int: otherwise torch.compile traces this, once for each shape
+    except RuntimeError as error:  # it has no strides, or no address
         raise _odd(name, tensor) from error
     spec = _known(key, lambda: _spec_of_tensor(name, tensor))
-    if tensor.is_neg():  # its memory is as it was; the conjugate bit is of complex dtypes alone
+    if tensor.is_neg():  # its memory is not negated yet; only complex dtypes have a conjugate bit
         raise ArrayError(
             f"{name}: a view that has yet to be negated was given (its negative bit is set); "
             + _instead(name, f"{name}.resolve_neg()")
@@ -120,7 +120,7 @@ def _torch(name: str, tensor: Array) -> ArrayView:
 
 
 def _has_tangent(tensor: Array) -> bool:
-    """Whether forward-mode differentiation follows a tensor: no_grad does not keep it from that."""
+    """Whether forward-mode differentiation tracks a tensor, which no_grad does not prevent."""
     torch = sys.modules["torch"]
     forward = torch.autograd.forward_ad
     if getattr(forward, "_current_level", 0) < 0 or torch.is_inference_mode_enabled():  # 0.1 us, not 0.9
@@ -134,7 +134,7 @@ def _spec_of_tensor(name: str, tensor: Array) -> ArraySpec:
         raise ArrayError(f"{name}: a tensor on {where} was given; must be on cpu or cuda")
     if tensor.layout != sys.modules["torch"].strided:
         raise _not_strided(name, tensor)
-    if any(type(size) is not int for size in tensor.shape):  # as torch.jit.trace has them, to record each use
+    if any(type(size) is not int for size in tensor.shape):  # torch.jit.trace has sizes that record each use
         raise _odd(name, tensor)
     device = "cpu" if where.type == "cpu" else f"cuda:{where.index or 0}"
     dtype = _dtype(name, tensor, "torch")
@@ -153,7 +153,7 @@ def _wants_grad(name: str) -> ArrayError:
 
 
 def _odd(name: str, tensor: Array) -> ArrayError:
-    """Return the error of a tensor that has no memory to read."""
+    """Return the error for a tensor that has no memory to read."""
     torch = sys.modules["torch"]
     if tensor.layout != torch.strided:
         return _not_strided(name, tensor)
@@ -188,7 +188,7 @@ def _dtype(name: str, array: Array, library: str) -> str:
 
 
 def _instead(name: str, call: str, how: str = "call") -> str:
-    """Say what to give instead: what a call returns, but for an output, which nobody would see written."""
+    """Suggest a call whose result to pass instead; not for an output, since the copy would be lost."""
     return "leave it out, or give an array as a call without it returns" if name == "out" else f"{how} {call}"
 
 

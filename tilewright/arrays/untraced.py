@@ -1,4 +1,4 @@
-"""Keeps torch.compile out of what finds and launches kernels, where it has nothing to record."""
+"""Keeps torch.compile from tracing the code that chooses and launches kernels."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ R = TypeVar("R")
 
 
 def untraced(function: Callable[P, R]) -> Callable[P, R]:
-    """Have torch.compile run a function as it is, in a break of its graph (with ``fullgraph`` it refuses).
+    """Make torch.compile run a function untraced, with a graph break (with ``fullgraph`` it refuses).
 
-    Otherwise it follows even the search for a kernel: a call then takes several times as long, the first one
-    seconds more, with warnings of what cannot be traced. It costs 1 us a call where PyTorch's compiler was
-    loaded.
+    Otherwise it traces even the choice of a kernel: a call then takes several times as long, the first one
+    seconds more, with warnings about what cannot be traced. The cost is 1 us a call once PyTorch's compiler
+    is loaded.
     """
     outside: list[Callable[P, R]] = []
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if "torch._dynamo" not in sys.modules:  # which torch.compile loads, but not PyTorch by itself
+        if "torch._dynamo" not in sys.modules:  # loaded by torch.compile, not by PyTorch itself
             return function(*args, **kwargs)
         if not outside:
             outside.append(sys.modules["torch"].compiler.disable(function))

@@ -1,4 +1,4 @@
-"""Use callers' arrays as they are: what does not fit is refused, nothing on a GPU is ever copied."""
+"""Use callers' arrays in place: arrays that do not fit are refused, and none on a GPU is ever copied."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _COPY = {
 
 
 def typed(seen: ArrayView, dtype: str, why: str) -> None:
-    """Refuse an array of another dtype than the problem's or that of its output.
+    """Refuse an array that does not have the given dtype.
 
     Raises:
         ArrayError: names the dtype that it must have, and what to do.
     """
     if seen.dtype != dtype:
-        # Nobody would see what is written into the copy of an output.
+        # A copy of an output would be written and lost.
         advice = "make it so" if seen.name == "out" else f"call {cast(seen.name, seen.library, dtype)}"
         given = FULL[seen.dtype]
         raise ArrayError(f"{seen.name}: dtype {given} was given; must be {FULL[dtype]}{why}: {advice}")
@@ -57,11 +57,11 @@ def shaped(seen: ArrayView, shape: Shape, why: str) -> None:
 
 
 def in_place(seen: ArrayView, advice: str = "") -> Array:
-    """Return the array if its rows lie one after the other; on a CPU an input that does not, is copied.
+    """Return the array if it is contiguous; on a CPU, an input that is not is copied.
 
     Raises:
         ArrayError: it cannot be used in place on a GPU; says what to call.
-        OutOfMemory: there is no room for the copy: a broadcast array may be small, and its copy is not.
+        OutOfMemory: there is no room for the copy, which may be far larger than a broadcast array.
     """
     if seen.device == "cpu":
         host = on_host(seen.array)
@@ -84,7 +84,7 @@ def on_host(array: Array) -> Array:
     """Return a CPU array as a NumPy array over the same bytes."""
     if isinstance(array, np.ndarray):
         return array
-    torch, name = sys.modules["torch"], name_of(array.dtype)  # which hands out none of these
+    torch, name = sys.modules["torch"], name_of(array.dtype)  # its numpy() refuses these dtypes
     if name == "bfloat16":
         return array.view(torch.int16).numpy().view(numpy_dtype("bf16"))
     if name == "float8_e4m3fn":
@@ -106,11 +106,11 @@ def empty(like: ArrayView, shape: Shape, dtype: str) -> Array:
     """Return a new contiguous array of the caller's library, where ``like`` is.
 
     Raises:
-        OutOfMemory: there is no room for it; says how much was needed.
+        OutOfMemory: there is no room for it; says how much is needed.
     """
     try:
         return _empty(like, shape, dtype)
-    except (MemoryError, ValueError, RuntimeError) as error:  # each library's own, past what it can count too
+    except (MemoryError, ValueError, RuntimeError) as error:  # each library's own, also if a size overflows
         if like.device != "cpu" and "OutOfMemory" not in type(error).__name__:
             raise
         nbytes = math.prod(shape) * DTYPE_BYTES[dtype]
@@ -128,7 +128,7 @@ def _empty(like: ArrayView, shape: Shape, dtype: str) -> Array:
 
 
 def writable(seen: ArrayView, *inputs: ArrayView | None) -> None:
-    """Refuse an output that is read-only, not aligned to its numbers, or lies over an input.
+    """Refuse an output that is read-only, misaligned, or overlaps an input.
 
     Raises:
         ArrayError: says which.
@@ -146,7 +146,7 @@ def writable(seen: ArrayView, *inputs: ArrayView | None) -> None:
 
 
 def tell_written(seen: ArrayView) -> None:
-    """Let PyTorch know that an output is written to: what autograd has saved of it no longer holds."""
+    """Tell PyTorch that an output is written to, so that autograd does not use saved values of it."""
     if seen.library == "torch" and not seen.array.is_inference():
         increment = getattr(sys.modules["torch"].autograd.graph, "increment_version", None)
         if increment is not None:  # since 2.1
@@ -159,7 +159,7 @@ def current_stream(x: ArrayView) -> int | None:
         return None
     if x.library == "torch":
         torch = sys.modules["torch"]
-        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # which makes no object: 0.2 us, not 6
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # it creates no object: 0.2 us, not 6
         return int(raw(x.index) if raw else torch.cuda.current_stream(x.array.device).cuda_stream)
     cupy = sys.modules["cupy"]
     with cupy.cuda.Device(x.index):

@@ -1,4 +1,4 @@
-"""What an array is: its library, device, dtype, and how it lies in memory."""
+"""Descriptions of arrays: library, device, dtype and memory layout."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tilewright.problem import DTYPE_BYTES
 
 Array = Any  # numpy.ndarray, torch.Tensor or cupy.ndarray
 Shape = tuple[int, ...]
-_NHWC = (0, 2, 3, 1)  # of dimensions seen as (N, C, H, W)
+_NHWC = (0, 2, 3, 1)  # as axes of (N, C, H, W)
 
 
 @dataclass(frozen=True, eq=False)
 class ArraySpec:
-    """What many arrays have in common; those of one layer have it call after call.
+    """The properties that arrays share: those of one layer have the same in every call.
 
     Attributes:
         library: numpy, torch or cupy.
@@ -34,26 +34,26 @@ class ArraySpec:
 
     @cached_property
     def contiguous(self) -> bool:
-        """Rows one after the other, last index fastest."""
+        """Whether it is dense, with the last index fastest."""
         return _dense(self.shape, self.strides, range(len(self.shape)))
 
     @cached_property
     def channels_last(self) -> bool:
-        """A tensor seen as (N, C, H, W) that lies as (N, H, W, C), and not also as the former."""
+        """Whether its shape is (N, C, H, W) but its memory order (N, H, W, C), and not both."""
         if self.library != "torch" or len(self.shape) != 4 or self.contiguous:
             return False
         return _dense(self.shape, self.strides, _NHWC)
 
     @cached_property
     def both_ways(self) -> bool:
-        """A tensor that lies as (N, C, H, W) and as (N, H, W, C): of C and H x W one is 1, or it is empty."""
+        """Whether its memory order is both (N, C, H, W) and (N, H, W, C): C or H x W is 1, or it is empty."""
         if self.library != "torch" or len(self.shape) != 4 or not self.contiguous:
             return False
         return _dense(self.shape, self.strides, _NHWC)
 
     @cached_property
     def reach(self) -> tuple[int, int]:
-        """From the first element to the first byte and past the last one, in bytes."""
+        """Offsets from the first element to the lowest byte, and past the highest one, in bytes."""
         size = DTYPE_BYTES[self.dtype]
         if 0 in self.shape:
             return 0, 0
@@ -67,7 +67,7 @@ class ArrayView:
     Attributes:
         name: the argument's name, for errors.
         array: the array itself (a detached view of a tensor).
-        spec: what it has in common with others; its parts are here, too.
+        spec: the properties that arrays share; also attributes of the view itself.
         address: of the first element.
     """
 
@@ -91,22 +91,22 @@ class ArrayView:
 
     @property
     def aligned(self) -> bool:
-        """Whether it starts at a multiple of its elements' size."""
+        """Whether its address is a multiple of the element size."""
         return self.address % DTYPE_BYTES[self.dtype] == 0
 
     @property
     def span(self) -> tuple[int, int]:
-        """Addresses of the first byte and past the last one."""
+        """Addresses of its lowest byte and past its highest."""
         low, high = self.spec.reach
         return self.address + low, self.address + high
 
     def where(self) -> str:
-        """Say what it is, for an error."""
+        """Describe it for an error."""
         return f"a {self.library} array on {self.device}"
 
 
 def _dense(shape: Shape, strides: Shape, order: Sequence[int]) -> bool:
-    """Whether the dimensions lie without gaps in this order; those of size 1 may lie anyhow."""
+    """Whether the dimensions are dense in this order; strides of dimensions of size 1 do not matter."""
     want = 1
     if 0 in shape:
         return True

@@ -1,1 +1,1 @@
-"""The comparison with peers: a race of the families, a contest with the libraries, rows of results."""
+"""The comparison with peers: our families, the contestants of other libraries, and rows of results."""

@@ -36,18 +36,18 @@ LIMITS = Limits(min_rounds=10, max_rounds=200, max_s=6.0, patience_s=6.0, absolu
 
 @dataclass(frozen=True)
 class Bench:
-    """What is the same for all layers of a benchmark.
+    """The settings of a benchmark, the same for all layers.
 
     Attributes:
         runtime: the device.
-        peers: whom to compare with, of those that are made for the device.
+        peers: the peers to compare with; all are for this kind of device.
         store: where winners are kept.
         tune: tunes a problem before it is measured and returns the seconds taken; None: no tuning.
-        deterministic: only kernels of ours that give the same bits each time.
-        families: names of our families to choose from; none: all.
+        deterministic: whether our kernels must give the same bits each time.
+        families: names of our families to choose from; empty: all.
         seed: of the inputs.
         limits: of the careful measurement.
-        progress: is told what is going on within a layer, and the share of it that is done.
+        progress: called with the current step within a layer, and the share of it that is done.
     """
 
     runtime: Runtime
@@ -66,10 +66,10 @@ class Bench:
         return Setting.of(self.runtime)
 
     def row(self, layer: Layer) -> BenchRow:
-        """Tune, check and measure one layer; whatever cannot run leaves its reason in the row.
+        """Tune, check and measure one layer; the row has a reason for whatever cannot run.
 
         Raises:
-            RunError: the device failed and the process is of no more use.
+            RunError: the device failed, and this process cannot use it any more.
         """
         problem = layer.problem
         inputs = normal_inputs(problem, self.seed)
@@ -100,7 +100,7 @@ class Bench:
         return row
 
     def _measured(self, ours: Mapping[str, Run], offers: Collection[Entered]) -> dict[str, Measurement]:
-        """Time ours and the peers' against each other, anew without a peer's contestant that fails now."""
+        """Time our kernel and the peers interleaved; restart without a contestant that fails."""
         while runs := {**ours, **{name: run for one in offers for name, run in one.runs.items()}}:
             try:
                 return measure(runs, self.runtime, self.limits)
@@ -111,24 +111,24 @@ class Bench:
         return {}
 
     def _tune(self, problem: Problem) -> tuple[float, str]:
-        """Tune; return the seconds it took, and why it could not be done."""
+        """Tune; return the seconds it took, and why it failed, if it did."""
         try:
             return (self.tune(problem) if self.tune else 0.0), ""
         except TilewrightError as error:
             return 0.0, f"not tuned: {error}"
 
     def _floor_us(self, problem: Problem, ours: OurFigure, figure: Measurement | None) -> float:
-        """The floor, by rates that are no lower than what our kernel was just seen to do."""
+        """Return the floor, from rates that are at least those that our kernel has just reached."""
         if figure is None:
             return floor_us(problem, self.runtime.device)
         return outdone(self.runtime, problem, figure.cold_us, family(ours.family).multiplies(problem))
 
     def _on_cores(self) -> bool:
-        """Whether events time our kernels but only the clock times peers: then a whole call counts."""
+        """Whether events time our kernels, but only the clock times peers: then a whole call counts."""
         return self.runtime.device.backend == "opencl" and self.runtime.unified
 
     def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, BoundRun | None]:
-        """Bind and check the plan that a user would get."""
+        """Bind and verify the plan that a user would get."""
         try:
             plan = dispatch(problem, self.runtime, self.store, self.deterministic, self.families)
             check = _check(self.runtime, plan, self.seed)
@@ -149,7 +149,7 @@ class Bench:
         return figure, None if reason else bound
 
     def protocol(self, budget: str) -> dict[str, Any]:
-        """Return how the rows of a results file are measured, and of what: all of them in one way."""
+        """Return how all rows of a results file are measured, and which kernels they compare."""
         return {
             "cold": "median of interleaved rounds, caches (a GPU's of code too) flushed before each run",
             "warm": "one of a long row of runs: a CUDA graph, or a loop on a CPU",
@@ -161,7 +161,7 @@ class Bench:
         }  # fmt: skip
 
     def document(self, rows: Sequence[BenchRow], budget: str = "", before: str = "") -> dict[str, Any]:
-        """Return the results file of rows (see ``report.results``), some of them of commits ``before``."""
+        """Return the results file of rows (see ``report.results``); ``before``: commits of earlier rows."""
         device, problems = self.runtime.device, [Problem.parse(row.problem) for row in rows]
         peaks = {problem.precision: peak_tflops(device, problem.precision) for problem in problems}
         floors = [floor_us(problem, device) for problem in problems]  # the rates may have risen since

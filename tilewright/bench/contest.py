@@ -1,4 +1,4 @@
-"""Which contestants of a peer enter the careful measurement, and what a row says of the peer."""
+"""Which contestants of a peer enter the careful measurement, and what a row reports of the peer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tilewright.record import Measurement
 from tilewright.runtime.base import Blocking, Run, Runtime
 
 MOST_OF_A_PEER = 3  # contestants of one peer in the careful measurement
-_NEAR = 1.25  # slower than the peer's best by more than this in a quick timing: not measured with care
+_NEAR = 1.25  # over the peer's best quick time: contestants above it are left out
 
 
 class ContestantFailed(Exception):
-    """A contestant's run raised: which one, and what."""
+    """A contestant's run raised an error: its name, and the error."""
 
     def __init__(self, name: str, error: Exception) -> None:
         super().__init__(f"{type(error).__name__}: {one_line(error)}")
@@ -33,7 +33,7 @@ class ContestantFailed(Exception):
 
 
 def _watched(contestant: Contestant) -> Run:
-    """Return its run, of the same kind, which clocks tell apart; an error of its own says whose it was."""
+    """Wrap its run so that an error names the contestant; the kind of run, which clocks look at, is kept."""
     run = contestant.run
     if isinstance(run, Blocking):
         return replace(run, run=partial(_run, contestant.name, run.run))
@@ -49,15 +49,15 @@ def _run(name: str, run: Run) -> None:
 
 @dataclass
 class Entered:
-    """A peer's contestants in the careful measurement, and what is known of the others.
+    """A peer's contestants in the careful measurement, and the outcomes of the others.
 
     Attributes:
         peer: the peer's name.
-        contestants: those that are measured; all were right.
-        tried: for every other one its quick time, in us, or why it is not measured.
-        errors: by the name of each that was right its largest |y - truth|.
+        contestants: those that are measured; all were correct.
+        tried: for each of the others, its quick time in us, or why it is not measured.
+        errors: largest |y - truth| of each correct contestant, by name.
         reason: why there are none; empty if there are, unless one of them failed later.
-        rest: others that were right, with their quick times, in us.
+        rest: the other correct ones, with their quick times in us.
     """
 
     peer: str
@@ -73,14 +73,14 @@ class Entered:
         return {contestant.name: _watched(contestant) for contestant in self.contestants}
 
     def lose(self, failed: ContestantFailed) -> None:
-        """Go on without a contestant that failed after it had been right."""
+        """Drop a contestant that was correct but failed later."""
         self.contestants = [one for one in self.contestants if one.name != failed.name]
         self.tried[failed.name] = self.reason = f"failed while it was timed: {failed}"
 
     def call_back(self, measured: Mapping[str, Measurement]) -> bool:
-        """Take in who was left out, if with care the others took longer by far; say whether anyone was.
+        """Add contestants that were left out, if the measured ones are far slower; return whether any was.
 
-        So the peer's time is not that of one way alone, which may do badly just then.
+        So a peer's time does not depend on one contestant whose quick time was too good.
         """
         best_us = min((measured[one.name].cold_us for one in self.contestants), default=math.inf)
         called = [one for us, one in self.rest if _NEAR * us < best_us]
@@ -91,7 +91,7 @@ class Entered:
         return bool(called)
 
     def figures(self, measured: Mapping[str, Measurement]) -> Iterator[tuple[str, PeerFigure]]:
-        """Yield the peer's figure, and that of its fastest GEMM where it says which those are."""
+        """Yield the peer's figure, and that of its fastest GEMM if any contestants are tagged as such."""
         yield self.peer, self._best(self.contestants, measured)
         gemms = [c for c in self.contestants if "gemm" in c.tags]
         if gemms:
@@ -111,13 +111,13 @@ class Entered:
 
 
 def true_answer(runtime: Runtime, problem: Problem, inputs: Inputs) -> Array:
-    """Return y of some inputs, as our reference has it: what peers' answers are compared with."""
+    """Return y of some inputs by our reference, with which peers' answers are compared."""
     reference = Plan.make(runtime, problem, REFERENCE)
     return BoundRun.of(reference, inputs.given(problem)).once()
 
 
 def offered(peer: Peer, problem: Problem, inputs: Inputs, truth: Array, setting: Setting) -> Entered:
-    """Take a peer's contestants that are right and may be its fastest; or why it has none."""
+    """Return a peer's contestants that are correct and may be its fastest; or why it has none."""
     try:
         offer = peer.prepare(problem, inputs, setting)
     except PeerError as error:
@@ -128,9 +128,9 @@ def offered(peer: Peer, problem: Problem, inputs: Inputs, truth: Array, setting:
 
 
 def enter(peer: str, offer: Offer, problem: Problem, truth: Array, setting: Setting) -> Entered:
-    """Check every contestant of a peer, time the right ones roughly, keep the fastest few.
+    """Check every contestant of a peer, time the correct ones roughly, and keep the fastest few.
 
-    Where none is right, the peer's slower ways are tried until one is.
+    If none is correct, the peer's slower ways are tried until one is.
     """
     wrong: dict[str, float | str] = {}
     errors: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Where results come from: the device with all that it ran on, when, and which commit."""
+"""The origin of results: device, software versions, time and commit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.runtime.base import Runtime
 
 
 def device_of(runtime: Runtime) -> dict[str, Any]:
-    """Return the facts of a device, its key, and the versions of what runs on it."""
+    """Return the facts of a device, its key, and the versions of its software."""
     return {**runtime.device.facts, "key": runtime.device.key, **runtime.versions()}
 
 
@@ -22,15 +22,15 @@ def now() -> str:
 
 
 def commits(before: str) -> str:
-    """Return the commits that results are of: those of earlier runs, and this one."""
+    """Return the commits of results, separated by commas: those of earlier runs, and this one."""
     return ", ".join(filter(None, dict.fromkeys([*before.split(", "), commit()])))
 
 
 @lru_cache(maxsize=1)
 def commit() -> str:
-    """Return the commit of the checkout that runs, marked if it was changed; empty if there is none.
+    """Return the commit of the running checkout, marked if it is modified; empty if there is none.
 
-    A copy that is installed within some other checkout has none.
+    A copy that is installed inside another checkout has none.
     """
     root = Path(__file__).resolve().parents[2]
     try:

@@ -1,4 +1,4 @@
-"""The race of the families for a layer: the best time of each, from what the store knows."""
+"""The best time of each family on a layer, from the store's records."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def raced(
     Args:
         problem: the layer.
         runtime: its device and its compiler.
-        store: what was tried; only what is of these very kernels counts.
-        families: names of those to tell of; none: all that race.
+        store: has the trials; only those of the current kernels count.
+        families: names of the families to report; empty: all that compete.
     """
     sources = sources_for(Request(problem, families=tuple(families)), runtime)
     known = store.records(problem, runtime.device.key) if store else []
@@ -30,7 +30,7 @@ def raced(
 
 
 def _best(records: list[Record]) -> float | str:
-    """Return the best time of a family's records, oldest first; or what became of them."""
+    """Return the best time of a family's records, oldest first; or their outcomes, if none was correct."""
     newest = {record.config: record for record in records}.values()
     times = [record.cold_us for record in newest if record.is_right]
     if times:

@@ -1,4 +1,4 @@
-"""What a benchmark says of one layer: our figure, each peer's, the floor; and its JSON."""
+"""A benchmark's results for one layer: our figure, each peer's, the floor; and their JSON."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ class Timed:
 
     @property
     def noisy(self) -> bool:
-        """Whether the time is not to be relied on."""
+        """Whether the time is unreliable."""
         return self.cold_us is not None and is_noisy(self.cold_us, self.ci95_us or 0.0, self.stolen)
 
 
 @dataclass(frozen=True)
 class OurFigure(Timed):
-    """What our kernel did on one layer; ``cold_us`` is None where nothing ran, and ``reason`` says why.
+    """Our kernel's figures on one layer; if nothing ran, ``cold_us`` is None and ``reason`` says why.
 
     Attributes:
         family: family of the kernel.
         config: its parameters.
         cold_us: median time with flushed caches, in us.
-        call_us: on a CPU the time from the call to the return, in us, cold too: how peers are timed there.
-        warm_us: time of one run in a long row, in us.
+        call_us: on a CPU, the cold time from call to return, in us, which is how peers are timed there.
+        warm_us: time of one run in a long sequence of runs, in us.
         ci95_us: half width of the 95% interval of the cold median, in us.
         stolen: share of the time that the CPU's host gave to others while this was measured.
         max_error: largest |y - reference|.
-        error_bound: the a-priori bound where the error is largest relative to it.
+        error_bound: the a-priori bound at the element whose error is largest relative to its bound.
         worst: largest error / bound over all elements.
         deterministic: whether two runs give the same bits.
-        workspace_bytes: device memory beside x, the packed filter, bias and y; 8 bytes are the counters by
-            which the cores of a CPU share out the work.
+        workspace_bytes: device memory in addition to x, the packed filter, bias and y; 8 bytes are the
+            counters by which a CPU's cores distribute the work.
         pack_us: time to pack the filter once.
         tune_s: seconds spent tuning in this run.
         note: why this config, if it is not the tuned winner.
         reason: why nothing ran.
-        families: for every family that takes the layer its best time, in us, on record for these very
-            kernels; or why it has none.
+        families: for every family that takes the layer, its best recorded time with the current kernels, in
+            us; or why it has none.
     """
 
     family: str = ""
@@ -68,27 +68,27 @@ class OurFigure(Timed):
 
     @property
     def compared_us(self) -> float | None:
-        """The time that peers' are divided by: taken as theirs are."""
+        """The time by which peers' times are divided: measured in the same way."""
         return self.call_us or self.cold_us
 
 
 @dataclass(frozen=True)
 class PeerFigure(Timed):
-    """What the best contestant of a peer did on one layer; ``reason`` says why none ran.
+    """The figures of a peer's best contestant on one layer; ``reason`` says why none ran.
 
     Attributes:
         cold_us: median time with flushed caches, in us; None if nothing ran.
-        warm_us: time of one run in a long row, in us.
+        warm_us: time of one run in a long sequence of runs, in us.
         ci95_us: half width of the 95% interval of the cold median, in us.
         stolen: share of the time that the CPU's host gave to others while this was measured.
         detail: what ran: library, version, engine, layout.
         layout: the layout it reads and writes.
-        workspace_bytes: device memory beyond inputs and output.
-        pack_us: time to rearrange the filter once; None where the peer does not tell.
-        convert_us: time to convert x and y, where its layout is not the problem's; not part of the times.
+        workspace_bytes: device memory in addition to inputs and output.
+        pack_us: time to rearrange the filter once; None if the peer does not tell.
+        convert_us: time to convert x and y, if its layout is not the problem's; not part of the times.
         max_error: largest |y - reference|.
         reason: why nothing ran.
-        tried: for every other contestant its time in a quick or the careful timing, or why it did not run.
+        tried: for each of the other contestants, its quick or careful time, or why it did not run.
     """
 
     cold_us: float | None = None
@@ -110,11 +110,11 @@ class BenchRow:
     """One layer of a benchmark.
 
     Attributes:
-        name: of the layer, as the command line has it.
+        name: of the layer, as on the command line.
         problem: the problem string.
         floor_us: the least time of the layer on the device, in us.
-        ours: what our kernel did.
-        peers: what each peer did, by name; ``<peer>-gemm`` is its fastest GEMM.
+        ours: our kernel's figures.
+        peers: each peer's figures, by name; ``<peer>-gemm`` is its fastest GEMM.
     """
 
     name: str
@@ -125,13 +125,13 @@ class BenchRow:
 
     @property
     def best_peer(self) -> str | None:
-        """Name of the fastest peer that ran."""
+        """The name of the fastest peer that ran."""
         ran = {name: figure.cold_us for name, figure in self.peers.items() if figure.cold_us}
         return min(ran, key=lambda name: ran[name]) if ran else None
 
     @property
     def ratio(self) -> float | None:
-        """How many times longer the fastest peer takes than we do; None where one has no time."""
+        """The fastest peer's time / ours; None if either is missing."""
         return self.over_ours(self.best_peer) if self.best_peer else None
 
     def figures(self) -> tuple[Timed, ...]:
@@ -144,11 +144,11 @@ class BenchRow:
 
     @property
     def noisy(self) -> bool:
-        """Whether the ratio is not to be relied on."""
+        """Whether the ratio is unreliable."""
         return any(figure.noisy for figure in self.compared())
 
     def over_ours(self, peer: str) -> float | None:
-        """How many times longer a peer takes than we do; None where one of the two has no time."""
+        """Return a peer's time / ours; None if either is missing."""
         theirs, ours = self.peers[peer].cold_us if peer in self.peers else None, self.ours.compared_us
         return theirs / ours if theirs and ours else None
 
@@ -163,7 +163,7 @@ class BenchRow:
         return self.ours.worst
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row as the results file holds it; times are rounded to a nanosecond."""
+        """Return the row as in the results file; times are rounded to a nanosecond."""
         row = asdict(self)
         for figure in (row["ours"], *row["peers"].values()):
             for key, value in figure.items():

@@ -1,7 +1,7 @@
 """The command ``tilewright``: parsing and printing only; heavy imports wait for the command that needs them.
 
 Exit status: 0 done; 1 the device or a kernel failed; 2 a mistake of the user, with one line on stderr that
-begins with ``error:``; 130 after Ctrl-C, 143 after SIGTERM, 141 when the reader of the output is gone (as
+begins with ``error:``; 130 after Ctrl-C, 143 after SIGTERM, 141 when the reader of the output has gone (as
 with ``| head``). An unexpected error keeps its traceback.
 """
 
@@ -89,7 +89,7 @@ def _common(
     """Options before the command."""
 
 
-# typer carries its own click in new versions and imports it in old ones: take the base class of either.
+# New versions of typer bundle click and old ones import it: take the base class of either.
 _UsageProblem: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # of a locale that has no ±
+            stream.reconfigure(errors="replace")  # the locale's encoding may lack ±
     try:
         status = typer.main.get_command(app).main(args or ["--help"], "tilewright", standalone_mode=False)
         sys.stdout.flush()
@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        outputs.drop_stdout()  # what it still holds has no room either
+        outputs.drop_stdout()  # what it still buffers cannot be written either
         return _mistake(f"{error.strerror}; make room, or write elsewhere", 1)
 
 
@@ -129,7 +129,7 @@ def _mistake(text: str, status: int = 2) -> int:
 
 
 def _given(args: Sequence[str], error: Exception) -> str:
-    """Say what an option was given that does not take it; the error says what it takes."""
+    """Return the invalid value that an option was given; the error says what it accepts."""
     names = getattr(getattr(error, "param", None), "opts", ())
     for arg, following in zip(args, [*args[1:], ""], strict=True):
         name, equals, value = arg.partition("=")
@@ -139,7 +139,7 @@ def _given(args: Sequence[str], error: Exception) -> str:
 
 
 def _help(args: Sequence[str]) -> str:
-    """The command whose help a mistake is sent to."""
+    """Return the command whose help a mistake refers to."""
     command: object = typer.main.get_command(app)
     words = ["tilewright"]
     for arg in args[:2]:

@@ -35,7 +35,7 @@ Peers = Annotated[
     typer.Option(
         "--peers",
         metavar="NAMES",
-        # The names are those of PEERS (a test compares): to import these takes too long for --help.
+        # The names of PEERS (a test compares): importing that takes too long for --help.
         help="Peers to compare with, separated by commas: onednn, onnxruntime on a CPU; cudnn, pytorch, "
         "cublas, inductor on an NVIDIA GPU; or all, or none. Default: all but inductor.",
     ),
@@ -114,7 +114,7 @@ def bench(
 
 @dataclass
 class _BenchRun:
-    """The rows of a benchmark so far, those that an earlier run left in its file among them."""
+    """The rows of a benchmark so far, including those that an earlier run left in its file."""
 
     work: Bench
     budget: str
@@ -124,42 +124,42 @@ class _BenchRun:
     measured: bool = False
 
     def __post_init__(self) -> None:
-        """Take over what has a time, or is of no layer that is wanted here."""
+        """Keep earlier rows that have a time, and those of layers that this run does not measure."""
         before = {(row.name, row.problem): row for row in self.before.rows}
         again = set(map(_key, self.layers))
         self.rows |= {key: row for key, row in before.items() if row.ours.cold_us or key not in again}
 
     @property
     def left(self) -> list[Layer]:
-        """The layers that have no row yet."""
+        """The layers without a row so far."""
         return [layer for layer in self.layers if _key(layer) not in self.rows]
 
     @property
     def without_time(self) -> list[Layer]:
-        """The layers whose row says why there is no time of ours."""
+        """The layers for which our kernel has no time; their rows say why."""
         return [layer for layer in self.layers if self.rows[_key(layer)].ours.cold_us is None]
 
     def measure_all(self, progress: ProgressBar, json_file: Path | None) -> None:
-        """Measure what has no row yet, keeping what there is after each layer."""
+        """Measure the layers without a row, and save all rows after each."""
         for layer in self.layers:
             said = "kept from the file"
             if layer in self.left:
                 said = self.measure(layer)
                 try:
                     outputs.keep(self.document(), json_file)
-                except options.OptionError as error:  # there may be room again at the end
+                except options.OptionError as error:  # the disk may have room again at the end
                     said += f"; {error}"
             progress.finished(f"{layer.name}: {said}")
 
     def measure(self, layer: Layer) -> str:
-        """Measure a layer, and say what came of it."""
+        """Measure a layer, and return the outcome as a line of text."""
         row = self.rows[_key(layer)] = self.work.row(layer)
         self.measured = True
         said = f"{time_text(row.ours.cold_us)} us" if row.ours.cold_us else row.ours.reason
         return f"{said}, floor {time_text(row.floor_us)} us"
 
     def document(self) -> dict[str, Any]:
-        """The results file; its date and commit stay what they were if nothing is new."""
+        """The results file; its date and commit are unchanged if no row is new."""
         made = self.work.document(list(self.rows.values()), self.budget, self.before.commit)
         kept = {"date": self.before.date, "commit": self.before.commit}
         return made if self.measured else made | kept
@@ -170,7 +170,7 @@ def _key(layer: Layer) -> tuple[str, str]:
 
 
 def _not_both(no_tune: bool, again: bool, budget: str | None) -> None:
-    """Refuse how to tune where nothing is to be tuned."""
+    """Refuse options of tuning together with --no-tune."""
     if no_tune and (again or budget):
         raise options.OptionError(
             f"--no-tune and {'--again' if again else '--budget'}: give only one of them"
@@ -178,7 +178,7 @@ def _not_both(no_tune: bool, again: bool, budget: str | None) -> None:
 
 
 def _store_and_device(found: list[Layer], device: str | None, wanted: TuneOptions) -> tuple[Store, Runtime]:
-    """Open both as ``tune`` does; say what needs no store that can be written."""
+    """Open both as ``tune`` does; the error names the option that needs no writable store."""
     try:
         return opened.store_and_device(found, device, wanted)
     except StoreError as error:
@@ -186,14 +186,14 @@ def _store_and_device(found: list[Layer], device: str | None, wanted: TuneOption
 
 
 def _check(files: Mapping[str, Path | None], read: list[str]) -> None:
-    """Check that the files can be written, none of them one that is read, and the plot drawn."""
+    """Check that the files can be written, that none is also read, and that the plot can be drawn."""
     outputs.check(files, read)
     if (plot := files["--plot"]) is not None:
         drawable(plot)
 
 
 def _work(session: TuningSession, peers: tuple[Peer, ...], no_tune: bool) -> Bench:
-    """What is to be measured beside what was searched for."""
+    """Return the benchmark to run, with the session's options of tuning."""
     from tilewright.bench.bench import Bench
 
     runtime = session.runtime
@@ -210,7 +210,7 @@ def _work(session: TuningSession, peers: tuple[Peer, ...], no_tune: bool) -> Ben
 
 
 def _peers(names: str | None, device: Device) -> tuple[Peer, ...]:
-    """Read --peers; one that was named is to run here."""
+    """Parse --peers; a peer that is named must be able to run here."""
     from tilewright.peers import applicable, named, usual
 
     if names is None:
@@ -226,7 +226,7 @@ def _peers(names: str | None, device: Device) -> tuple[Peer, ...]:
 
 
 def _report(bench_run: _BenchRun, files: Mapping[str, Path | None], all_families: bool) -> None:
-    """Report the rows that there are, and say how many layers have none."""
+    """Report the rows so far, and say how many layers have none."""
     if bench_run.rows:
         _write(bench_run.document(), files, all_families)
     if bench_run.left:
@@ -237,7 +237,7 @@ def _report(bench_run: _BenchRun, files: Mapping[str, Path | None], all_families
 
 
 def _write(document: dict[str, Any], files: Mapping[str, Path | None], all_families: bool) -> None:
-    """Write what was asked for, and print the table, though something cannot be written."""
+    """Write the requested files, and print the table even if one cannot be written."""
     results = parse(document)
     table = results_table(results, all_families)
     texts = {"--json": outputs.as_json(document), "--markdown": as_markdown(table) + "\n"}

@@ -1,4 +1,4 @@
-"""``tilewright cache``: what is remembered, and how to share it."""
+"""``tilewright cache``: show, delete, export and import stored winners."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _Layers = Annotated[
     typer.Argument(metavar="LAYERS", help="Delete only the records of these. Default: everything."),
 ]
 
-_NAMED = 3  # devices, at most, that a line names
+_NAMED = 3  # most devices that a line names
 
-# Labels that differ from the names of the facts.
+# Labels of facts, where they differ from the names.
 _LABELS = {
     "nbytes": "bytes",
     "correct": "of them correct",
@@ -76,7 +76,7 @@ def clear(
         raise options.OptionError(f"cache clear: would delete everything ({held}); add --yes, or name layers")
     if not yes and not typer.confirm(f"Delete everything: {held} and the compiled kernels?"):
         return
-    kernels = cache.clear()  # first: on a full disk the store may need the room to forget
+    kernels = cache.clear()  # first: on a full disk the store may need the room to delete records
     print(f"deleted {count(store.clear(), 'record')} and {count(kernels, 'compiled kernel')}")
 
 
@@ -132,7 +132,7 @@ def import_(
     from tilewright.store import Store
 
     store = Store()
-    store.require_writable()  # before devices are opened, which warn of the same folder
+    store.require_writable()  # first: opening a device would warn about the same folder
     devices = [found for found in list_devices() if isinstance(found, Device)]
     source = "standard input" if outputs.is_stdout(file) else str(file)
     new = store.import_json(text, devices, source)
@@ -141,7 +141,7 @@ def import_(
 
 
 def _strangers(keys: set[str], devices: Sequence[Device]) -> str:
-    """Say of which devices winners are if no device of this machine can use any of them."""
+    """Say which devices the winners are for, if no device of this machine can use any of them."""
     if not keys or {chip(key) for key in keys} & {device.chip for device in devices}:
         return ""
     named, more = ", ".join(sorted(keys)[:_NAMED]), len(keys) - _NAMED

@@ -1,4 +1,4 @@
-"""``tilewright calibrate``: measure a device's rates, which the floor and the model are made of."""
+"""``tilewright calibrate``: measure a device's rates, the basis of the floor and the model."""
 
 from __future__ import annotations
 

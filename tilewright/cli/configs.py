@@ -1,4 +1,4 @@
-"""``tilewright configs``: the configs that have a name, for ``--config``."""
+"""``tilewright configs``: list the named configs that ``--config`` accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tilewright doctor``: what is installed, what is missing, and what to do about it."""
+"""``tilewright doctor``: what is installed, what is missing, and how to install it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.device import Device
 from tilewright.errors import TilewrightError, count, how_to_get
 from tilewright.report.table import Table
 
-# Distribution: what it is for, and the extra that brings it.
+# Distribution: its use, and the extra that installs it.
 PACKAGES = {
     "pyopencl": ("the CPU and other OpenCL devices", "opencl"),
     "pocl-binary-distribution": ("an OpenCL driver for the CPU", "opencl"),
@@ -70,7 +70,7 @@ def _device_facts(device: Any) -> dict[str, Any]:
 
 
 def _peers(device: Device | None) -> dict[str, str]:
-    """Each peer that is made for the device: why it is absent, or "ready"."""
+    """For each peer for this kind of device: "ready", or why it is absent."""
     if device is None:
         return {}
     from tilewright.peers import applicable
@@ -80,7 +80,7 @@ def _peers(device: Device | None) -> dict[str, str]:
 
 
 def _cache() -> str:
-    """Where the cache is; or why nothing can be remembered in it, or what of it is damaged."""
+    """Return the path of the cache; or why it cannot be written, or which part of it is damaged."""
     from tilewright.runtime.cache_folder import folder
     from tilewright.runtime.opencl_cache import damaged
     from tilewright.store import Store

@@ -1,4 +1,4 @@
-"""``tilewright explain``: what the model sees of a layer's kernel, and why it won."""
+"""``tilewright explain``: what the model predicts for a layer's kernel, and why it won."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def explain(
     would cost; intensities, occupancy and waves; each term of the predicted time; predicted against measured
     time; and the runner-up, with whether the difference is within noise.
 
-    With --arch all that needs no GPU: its rates are from the datasheet, its winners those that ship.
+    With --arch no GPU is needed: rates are from the datasheet, winners those that ship with the package.
     """
     problem = options.layer(layer, dtype, layout, batch).problem
     opened.some_images(problem, "explain")
@@ -58,7 +58,7 @@ def explain(
 
 
 def _here(problem: Problem, device: str | None, given: options.Given, deterministic: bool) -> Subject:
-    """The kernel that would run on a device, and what was measured there."""
+    """Return the kernel that would run on a device, and its measurements there."""
     runtime = opened.open_device(device)
     config, why = opened.chosen(problem, runtime, deterministic, given)
     history = opened.store(remembers=False).records(problem, runtime.device.key)
@@ -66,7 +66,7 @@ def _here(problem: Problem, device: str | None, given: options.Given, determinis
 
 
 def _elsewhere(problem: Problem, arch: str, given: options.Given, deterministic: bool) -> Subject:
-    """The likeliest winner on a GPU that is not here, and what was measured on its like."""
+    """Return the most likely winner on a GPU that is absent, and measurements on similar GPUs."""
     from tilewright.device import for_architecture
     from tilewright.dispatch.choices import candidates
     from tilewright.plans.provenance import Origin, Provenance
@@ -83,7 +83,7 @@ def _elsewhere(problem: Problem, arch: str, given: options.Given, deterministic:
 
 
 def _allowed(history: Sequence[Record], given: options.Given, deterministic: bool) -> list[Record]:
-    """What was measured of kernels that may be chosen: of all families, unless some are given."""
+    """Return the records of kernels that may be chosen: of all families, unless some are given."""
     from tilewright.kernels import FAMILIES, pick
 
     names = () if isinstance(given, Config) else given

@@ -20,7 +20,7 @@ from tilewright.problem import Problem
 if TYPE_CHECKING:
     from tilewright.export.bundle import Bundle
 
-GIVEN = Provenance(Origin.NAMED, verified=False)  # the files may go to people who did not name it
+GIVEN = Provenance(Origin.NAMED, verified=False)  # the files may go to people who did not choose the config
 To = Annotated[
     str, typer.Option("--to", metavar="DIR", help="The folder to write to; it is created if needed.")
 ]
@@ -40,11 +40,11 @@ def export(
 ) -> None:
     """Write a layer's kernel as stand-alone files.
 
-    The kernel is the tuned winner; if there is none, that of a layer alike, or the model's choice; of the
-    families that --family names, or the one of --config.
+    The kernel is the tuned winner; without one, that of a similar layer, or the model's choice. --family
+    limits the choice; --config names the kernel.
 
-    Written are its source in one file, a cubin for CUDA, a C header with launches, buffers and the packing of
-    the filter, a JSON file that describes it all, and a C example that checks and times it.
+    Files: its source in one file, a cubin for CUDA, a C header with launches, buffers and the packing of the
+    filter, a JSON description, and a C example that checks and times it.
     """
     problem = options.layer(layer, dtype, layout, batch).problem
     given = options.config_or_families(config, family, problem, deterministic)
@@ -59,7 +59,7 @@ def export(
     from tilewright.export.files import files
 
     _make(folder)
-    made = files(found)  # all of them, before anything of an earlier export is touched
+    made = files(found)  # all of them, before any file of an earlier export is replaced
     _clear(folder)
     for name, data in made.items():
         outputs.write(folder / name, data, "--to")
@@ -68,7 +68,7 @@ def export(
 
 
 def _folder(given: str) -> Path:
-    """Read --to. An empty one, as of a variable that is not set, is not taken for the current folder."""
+    """Parse --to. An empty one, e.g. from an unset variable, does not mean the current folder."""
     if not given:
         raise options.OptionError("--to '': is empty; give a folder, or . for the current one")
     to = Path(given)
@@ -87,7 +87,7 @@ def _make(to: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Remove the programs of an earlier export: nobody is to compile what this kernel has not."""
+    """Remove the programs of an earlier export: they may not match this kernel."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         about = json.loads((folder / "layer.json").read_text())
         for program in about["programs"] if about["format"] == FORMAT else ():
@@ -108,7 +108,7 @@ def _for_device(problem: Problem, device: str | None, given: options.Given, dete
 
 
 def _for_architecture(problem: Problem, arch: str, given: options.Given, deterministic: bool) -> Bundle:
-    """Compile for a GPU that is not here: of the likely winners the first that compiles."""
+    """Compile for a GPU that is absent: the first of the likely winners that compiles."""
     from tilewright.device import for_architecture
     from tilewright.dispatch.choices import candidates
     from tilewright.export.bundle import bundle

@@ -1,4 +1,4 @@
-"""``tilewright model-report``: how much of the best config's speed a search finds, and how soon."""
+"""``tilewright model-report``: the share of the best config's speed that a search reaches, and how soon."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def model_report(
 
 
 def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[Device, list[Record]]:
-    """The device and its trials of the layers, from a file or from the store."""
+    """Return the device and its trials of the layers, from a file or from the store."""
     if file is not None:
         from tilewright.search import trials_file
 
@@ -101,12 +101,12 @@ def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[D
 
 
 def _all_known(device: Device) -> list[Record]:
-    """All trials that the store has of a device."""
+    """Return all trials of a device in the store."""
     return opened.store(remembers=False).records(None, device.key)
 
 
 def _recorded(known: list[Record]) -> str:
-    """Say of which precisions and layouts there are trials."""
+    """Say which precisions and layouts have trials."""
     problems = [Problem.parse(text) for text in {record.problem for record in known}]
     found = ", ".join(sorted({f"{one.precision} in {one.layout_in}" for one in problems}))
     return f"there are trials of {found}: choose one with --dtype and --layout, or " if found else ""
@@ -115,7 +115,7 @@ def _recorded(known: list[Record]) -> str:
 def _replay(
     layer: Layer, device: Device, records: list[Record], strategy: str, seed: int, progress: ProgressBar
 ) -> Replay | None:
-    """Replay a layer over the families that a search of it has."""
+    """Replay the search of a layer over the families that it would try."""
     from tilewright.kernels import FAMILIES, pick
     from tilewright.search.replay import replay
     from tilewright.search.space import usable

@@ -1,4 +1,4 @@
-"""What commands open and ask of it before they begin: a device, the user's store, the config to run."""
+"""What commands open and check before they begin: a device, the user's store, the config to run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def open_device(device: str | None) -> Runtime:
-    """Open the device of a command line."""
+    """Open the device that the command line names."""
     selector = parse_selector(device)
     from tilewright.runtime import open_runtime
 
@@ -27,7 +27,7 @@ def open_device(device: str | None) -> Runtime:
 
 
 def needs_kernels(runtime: Runtime, command: str) -> None:
-    """Refuse NumPy for a command that runs kernels.
+    """Refuse the NumPy runtime for a command that runs kernels.
 
     Raises:
         DeviceError: it is NumPy.
@@ -39,10 +39,10 @@ def needs_kernels(runtime: Runtime, command: str) -> None:
 
 
 def some_images(problem: Problem, what: str) -> None:
-    """Refuse a batch of 0, of which there is nothing to ``what``.
+    """Refuse a batch of 0: there is nothing to ``what``.
 
     Raises:
-        ProblemError: it is one.
+        ProblemError: the batch is 0.
     """
     if problem.n == 0:
         raise ProblemError(f"{problem}: a batch of 0 has nothing to {what}; give 1 or more")
@@ -62,22 +62,22 @@ def room(problems: list[shapes.Layer], runtime: Runtime) -> None:
 
 
 def calibrate(runtime: Runtime) -> None:
-    """Calibrate a device's rates, a second's work; the best of all times counts."""
+    """Calibrate a device's rates, in about a second; the best values ever measured count."""
     from tilewright.measuring.calibrate import calibrate as measure_rates
 
     if runtime.device.backend != "numpy":
-        with suppress(DeviceError):  # a device in other use: the rates that are known must do
+        with suppress(DeviceError):  # the device is busy: keep the known rates
             measure_rates(runtime)
 
 
 def calibrate_once(runtime: Runtime) -> None:
-    """Calibrate a device's rates if they never were."""
+    """Calibrate a device's rates if that was never done."""
     if runtime.device.rates.source != "calibrated":
         calibrate(runtime)
 
 
 def make_ready(runtime: Runtime, layers: list[shapes.Layer], command: str) -> None:
-    """See that a device has kernels and room for the layers of a command, and rates that were measured.
+    """Check that a device runs kernels and has memory for a command's layers; calibrate its rates if needed.
 
     Raises:
         DeviceError: it is NumPy.
@@ -91,7 +91,7 @@ def make_ready(runtime: Runtime, layers: list[shapes.Layer], command: str) -> No
 def chosen(
     problem: Problem, runtime: Runtime, deterministic: bool = False, given: options.Given = ()
 ) -> tuple[Config, Provenance]:
-    """The config that is given, else what a user of the library would run, of given families; and why."""
+    """Return the given config, else the library's choice among the given families; and its origin."""
     if isinstance(given, Config):
         return given, Provenance(Origin.NAMED)
     from tilewright.dispatch.dispatch import dispatch
@@ -101,10 +101,10 @@ def chosen(
 
 
 def store(remembers: bool) -> Store:
-    """The user's store. One that ``remembers`` is written to; else what cannot be read is only warned of.
+    """Open the user's store, to write if ``remembers``; otherwise an unreadable store is only a warning.
 
     Raises:
-        StoreError: it is to remember, and cannot be written.
+        StoreError: it ``remembers``, and cannot be written.
     """
     from tilewright.store import Store
     from tilewright.store.own import default_store
@@ -121,10 +121,10 @@ def store_and_device(
 ) -> tuple[Store, Runtime]:
     """Open the user's store and the device for a command that tunes.
 
-    A store that cannot be written is only warned of where every layer's winner is in it: none is tuned then.
+    A store that cannot be written is only a warning if it has every layer's winner: nothing is tuned then.
 
     Raises:
-        StoreError: it cannot be written, and some layer is to be tuned.
+        StoreError: it cannot be written, and some layer needs tuning.
     """
     from tilewright.dispatch.choices import settled
     from tilewright.runtime import cache_folder
@@ -139,9 +139,9 @@ def store_and_device(
 
 
 def _store_to_tune(found: list[shapes.Layer], again: bool) -> tuple[Store, StoreError | None]:
-    """Open the user's store; give why it cannot be written, if it has records of every layer all the same.
+    """Open the user's store; also return why it cannot be written, if it has records of every layer anyway.
 
-    Whether they are of the device is seen once that is open.
+    Whether they are of this device is checked once it is open.
     """
     from tilewright.store import Store
 

@@ -1,4 +1,4 @@
-"""The options that commands share, and the checks that turn their text into values.
+"""The options that commands share, and the functions that check and parse their text.
 
 Everything a user typed is checked before anything slow begins.
 """
@@ -137,7 +137,7 @@ MAX_LAYERS = 1000
 
 
 class OptionError(TilewrightError):
-    """An option of the command line that cannot be right."""
+    """An invalid option of the command line."""
 
 
 def layers(
@@ -146,7 +146,7 @@ def layers(
     """Resolve the layers of a command line.
 
     Raises:
-        ProblemError: a spec is unknown or cannot be as asked, or there are more than MAX_LAYERS.
+        ProblemError: a spec is unknown or does not allow these options, or there are more than MAX_LAYERS.
     """
     found = list(dict.fromkeys(shapes.load(specs, dtype, layout, batch)))  # each once
     if len(found) > MAX_LAYERS:
@@ -160,7 +160,7 @@ def layer(
     """Resolve the one layer of a command line.
 
     Raises:
-        ProblemError: it is none, or several; or the layout is not one.
+        ProblemError: there is none, or several; or the layout is unknown.
     """
     if layout is not None and layout not in LAYOUTS:
         raise ProblemError(f"layout {layout!r}: this command takes one layout: {' or '.join(LAYOUTS)}")
@@ -184,7 +184,7 @@ def one_of(arch: str | None, device: str | None) -> None:
 def config_or_families(
     text: str | None, names: str | None, problem: Problem, deterministic: bool
 ) -> Given:
-    """Read --config and --family, of which one at most may be given.
+    """Parse --config and --family, of which at most one may be given.
 
     Raises:
         OptionError: both were given.
@@ -199,7 +199,7 @@ def config_or_families(
 
 
 def families(text: str | None, untunable: str = "cannot be tuned; leave it out") -> tuple[str, ...]:
-    """Read --family; nothing stands for all that race. ``untunable``: what to say of others."""
+    """Parse --family; None means all that compete. ``untunable``: the error's text for any other."""
     from tilewright.kernels import FAMILIES, pick
 
     if text is None:
@@ -212,7 +212,7 @@ def families(text: str | None, untunable: str = "cannot be tuned; leave it out")
 
 
 def budget(text: str | None) -> Budget | None:
-    """Read --budget; None leaves it to the tuner."""
+    """Parse --budget; None leaves it to the tuner."""
     return None if text is None else Budget.parse(text)
 
 
@@ -220,7 +220,7 @@ def strategy(name: str) -> str:
     """Check --strategy.
 
     Raises:
-        OptionError: names those that there are.
+        OptionError: it is unknown; lists the known ones.
     """
     from tilewright.search.strategies import STRATEGIES
 

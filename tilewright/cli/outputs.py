@@ -23,12 +23,12 @@ def check(files: Mapping[str, Path | None], read: Iterable[Path | str] = ()) -> 
     """Check that the output files of a command can be written; return whether one is standard output.
 
     Args:
-        files: they, by their options.
-        read: what the command reads, layers.txt:R12 too; what is no file among it does not count.
+        files: the output files, by their options.
+        read: the command's inputs, such as layers.txt:R12; those that are no files are ignored.
 
     Raises:
-        OptionError: one is a folder, its folder is missing, there is no permission, two are one, or one
-            would replace what is read.
+        OptionError: one is a folder, its folder is missing, there is no permission, two are the same, or one
+            would replace an input.
     """
     given = {option: file for option, file in files.items() if file is not None}
     found = [file_of(str(one)) for one in read] if given else []
@@ -47,7 +47,7 @@ def check(files: Mapping[str, Path | None], read: Iterable[Path | str] = ()) -> 
 
 
 def _endless(place: object) -> bool:
-    """Whether a file takes whatever comes: /dev/null, a pipe."""
+    """Whether a file accepts any number of writes: /dev/null, a pipe."""
     return isinstance(place, Path) and place.exists() and not place.is_file()
 
 
@@ -57,15 +57,15 @@ def is_stdout(file: Path | None) -> bool:
 
 
 def is_replaceable(file: Path) -> bool:
-    """Whether a file can be written again and again: no standard output, pipe or device."""
+    """Whether a file can be rewritten: not standard output, a pipe or a device."""
     return not is_stdout(file) and (file.is_file() or not file.exists())
 
 
 def to_resume(json_file: Path | None) -> Path:
-    """Return the file that --resume goes on from.
+    """Return the file that --resume continues from.
 
     Raises:
-        OptionError: none was named, or one that cannot be read again.
+        OptionError: none was named, or it is not a regular file.
     """
     if json_file is None or not is_replaceable(json_file):
         raise OptionError("--resume: continues the file given by --json; give --json FILE too")
@@ -73,7 +73,7 @@ def to_resume(json_file: Path | None) -> Path:
 
 
 def way_on(json_file: Path | None) -> str:
-    """Say how to go on with what was stopped, if its results went to a file."""
+    """Say how to resume a stopped run, if its results went to a file."""
     if json_file is None or not is_replaceable(json_file):
         return ""
     return "; the same command with --resume continues"
@@ -81,12 +81,12 @@ def way_on(json_file: Path | None) -> str:
 
 @contextmanager
 def alone(json_file: Path | None) -> Iterator[None]:
-    """Within it no other command that keeps what it has so far writes the file of --json.
+    """Hold a lock on the file of --json, within a ``with``, against other commands that save as they go.
 
-    Each writes all that it knows: the rows of the other would be lost.
+    Each of them writes its complete results: rows of the other would be lost.
 
     Raises:
-        OptionError: another is at it.
+        OptionError: another command holds the lock.
     """
     with ExitStack() as held:
         if json_file is not None and is_replaceable(json_file):
@@ -99,24 +99,24 @@ def alone(json_file: Path | None) -> Iterator[None]:
                     "with --resume, or name another file"
                 ) from None
             except OSError:
-                pass  # a folder that takes no files, or knows no locks
+                pass  # a folder that is read-only or does not support locks
         yield
 
 
 def keep(document: Any, json_file: Path | None) -> None:
-    """Write what there is so far to the file of --json: a crash or a kill loses the layer under way alone."""
+    """Write the results so far to the file of --json: a crash or a kill loses only the current layer."""
     if json_file is not None and is_replaceable(json_file):
         write(json_file, as_json(document), "--json")
 
 
 def as_json(document: Any) -> str:
-    """A document as the text of a file."""
+    """Return a document as JSON text."""
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def drop_stdout() -> None:
-    """Send what is still to be printed nowhere: nobody reads it, or there is no room for it."""
-    with suppress(OSError, ValueError):  # it is no file
+    """Discard further output to stdout: its reader has gone, or the disk is full."""
+    with suppress(OSError, ValueError):  # stdout has no file descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -124,7 +124,7 @@ def write_all(files: Mapping[str, Path | None], texts: Mapping[str, str]) -> Non
     """Write the files of some options; standard output last, since its reader may have gone.
 
     Raises:
-        OptionError: the first that could not be written; the others are.
+        OptionError: names the first that could not be written; the others are written.
     """
     given = [(option, file) for option in texts if (file := files[option]) is not None]
     errors = []
@@ -138,12 +138,12 @@ def write_all(files: Mapping[str, Path | None], texts: Mapping[str, str]) -> Non
 
 
 def write(file: Path, content: str | bytes, option: str) -> None:
-    """Write an output file whole: aside first, then renamed; a pipe or a device as it is.
+    """Write an output file atomically, by a rename; a pipe or a device directly.
 
     Raises:
         OptionError: it cannot be written; names the option.
     """
-    # The name of a file, or of a layer in JSON, may be no text: it is shown with ? in it.
+    # The name of a file, or of a layer in JSON, may be invalid Unicode: it is shown with ? in it.
     data = content.encode(errors="replace") if isinstance(content, str) else content
     if is_stdout(file):
         text = data.decode()
@@ -159,20 +159,20 @@ def write(file: Path, content: str | bytes, option: str) -> None:
 
 
 def _behind_links(file: Path) -> Path:
-    """Return the file itself; a pipe or a device as it was named, for it may have no other name."""
+    """Return the file with links resolved; a pipe or a device as named, since it may have no other name."""
     return file if file.exists() and not file.is_file() else file.resolve()
 
 
 def _is_replaced(file: Path) -> bool:
-    """Whether another can take a file's place: it is one, and something can be put beside it."""
+    """Whether a file can be replaced by a rename: it is regular, and its folder can be written."""
     return (file.is_file() or not file.exists()) and os.access(file.parent, os.W_OK)
 
 
 def _tried(real: Path) -> Path:
-    """Return a file once it is clear that it can be written: permissions, root's above all, do not say it.
+    """Return a file after trying to write it: permissions, root's above all, are no proof.
 
     Raises:
-        OSError: it cannot.
+        OSError: it cannot be written.
     """
     if _is_replaced(real):
         tempfile.TemporaryFile(dir=real.parent).close()
@@ -182,7 +182,7 @@ def _tried(real: Path) -> Path:
 
 
 def _writable(file: Path, option: str) -> Path:
-    """Return the file itself, behind any links."""
+    """Return the file, with links resolved, if it can be written."""
     try:
         if file.is_dir():
             why = "is a folder; name a file"
@@ -194,6 +194,6 @@ def _writable(file: Path, option: str) -> Path:
             why = "no permission to write there"
         else:
             return _tried(_behind_links(file))
-    except (OSError, ValueError, RuntimeError) as error:  # a name too long, links in a circle
+    except (OSError, ValueError, RuntimeError) as error:  # a name too long, a loop of links
         why = getattr(error, "strerror", None) or str(error)
     raise OptionError(f"{option} {file}: {why}")

@@ -1,4 +1,4 @@
-"""``tilewright profile``: what limits a layer's kernel, by counters where they can be read."""
+"""``tilewright profile``: what limits a layer's kernel, from hardware counters where they can be read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def profile(
     given = options.config_or_families(config, family, problem, deterministic)
     outputs.check({"--json": json_file})
     runtime = opened.open_device(device)
-    opened.make_ready(runtime, [named], "profile")  # calibrated here, and not below ncu
+    opened.make_ready(runtime, [named], "profile")  # calibrates here, not in the process that ncu profiles
     from tilewright.plans.plan import Plan
     from tilewright.profiling.profiler import profile as profiled
 
@@ -46,7 +46,7 @@ def profile(
 
 
 def _tables(found: Profile, facts: dict[str, str]) -> list[Table]:
-    """A table for each launch; the last line of each is what limits it."""
+    """Return a table for each launch; its last line says what limits it."""
     said = "measured by ncu" if found.source == "ncu" else f"predicted by the model: {found.why}"
     head = Table("", ("", ""), tuple(facts.items()), words=True)
     return [head] + [

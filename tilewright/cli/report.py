@@ -1,4 +1,4 @@
-"""``tilewright report``: results files as one offline page, or as Markdown, CSV or JSON."""
+"""``tilewright report``: results files combined into one offline page, or Markdown, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.report.table import Table
 if TYPE_CHECKING:
     from tilewright.report.gather import Gathered
 
-# What is found as tables to print, and as the text of the file of each option.
+# The results as tables to print, and as text for the file of each option.
 Shapes = tuple[Callable[[], Table | list[Table]], Mapping[str, Callable[[], str]]]
 
 Files = Annotated[
@@ -65,7 +65,7 @@ def report(
 ) -> None:
     """Combine results files into tables or one page of charts.
 
-    The page is HTML and works offline. With --worst: where time is left.
+    The page is HTML and works offline. --worst lists the layers with most left to gain.
     """
     wanted = {"--html": html, "--markdown": markdown, "--csv": csv, "--json": json_file}
     _check_worst(worst, by, html)
@@ -87,7 +87,7 @@ def _check_worst(worst: int | None, by: str | None, html: Path | None) -> None:
     """Check the options of --worst before anything is read.
 
     Raises:
-        OptionError: --by has no such key or nothing to order, or there is an HTML page to write.
+        OptionError: --by names no key or comes without --worst, or --html is given.
     """
     from tilewright.report.worst import ORDERS
 
@@ -100,7 +100,7 @@ def _check_worst(worst: int | None, by: str | None, html: Path | None) -> None:
 
 
 def _everything(found: Sequence[Gathered], title: str) -> Shapes:
-    """All that the files hold."""
+    """Return the full contents of the files."""
     from tilewright.report import gather
 
     return lambda: gather.tables(found), {
@@ -112,7 +112,7 @@ def _everything(found: Sequence[Gathered], title: str) -> Shapes:
 
 
 def _worst(found: Sequence[Gathered], most: int, by: str | None) -> Shapes:
-    """The rows of the benchmarks where most is left to gain."""
+    """Return the benchmark rows with most left to gain."""
     from tilewright.report import worst
     from tilewright.report.table import markdown
 

@@ -1,4 +1,4 @@
-"""``tilewright run``: run the kernel of one layer, once checked and then timed; also for profilers."""
+"""``tilewright run``: check and time the kernel of one layer; also the target of profilers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def run(
 ) -> None:
     """Check and time the kernel of one layer.
 
-    The kernel is the tuned winner; if there is none, that of a layer alike, or the model's choice; or the one
-    that --config or --family names.
+    The kernel is the tuned winner; without one, that of a similar layer, or the model's choice. --family
+    limits the choice; --config names the kernel.
     """
     named = options.layer(layer, dtype, layout, batch)
     problem = named.problem

@@ -1,4 +1,4 @@
-"""What a command shows: tables on stdout, progress and remarks on stderr."""
+"""What a command prints: tables on stdout, progress and remarks on stderr."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from tilewright.problem.shapes import Layer
     from tilewright.runtime.base import Runtime
 
-# Flops a second of the plain f64 reference, to foresee a long wait. On a CPU they grow with the channels of a
-# group: 0.3 to 0.6e9 of depthwise layers, 0.9 to 5e9 of 1 or 3 channels in, 17e9 and more of many (2 cores).
+# Flops per second of the plain f64 reference, to predict a long wait. On a CPU they grow with the channels of
+# a group: 0.3 to 0.6e9 for depthwise layers, 0.9 to 5e9 with 1 or 3 inputs, 17e9 or more with many (2 cores).
 _GPU_F64, _CPU_F64 = 1e11, 4e8
-_MOST_TIMES = 40  # as many, of layers with channels enough
-_LARGE = 32 << 20  # bytes of a plane of sums in f64 that no cache holds
+_MOST_TIMES = 40  # the most that this grows, with enough channels
+_LARGE = 32 << 20  # bytes of a plane of f64 sums that exceeds the caches
 _LONG_S = 30.0
 
 
@@ -48,14 +48,14 @@ def show(table: Table) -> None:
 
 
 def remark(text: str) -> None:
-    """Say something that is no result."""
+    """Print a message to stderr."""
     print(printable(text), file=sys.stderr, flush=True)
 
 
 def emit(tables: Table | list[Table], document: Any, json_file: Path | None) -> None:
-    """Write the JSON document where the user asked for it, and print the tables, though it cannot be written.
+    """Write the JSON document to the user's file, and print the tables even if that fails.
 
-    Standard output belongs to one of them: a document that goes there stands alone.
+    Only one of them goes to standard output: a document there replaces the tables.
     """
     quiet = outputs.is_stdout(json_file)
     try:
@@ -70,7 +70,7 @@ def emit(tables: Table | list[Table], document: Any, json_file: Path | None) -> 
 
 
 def wrote(*files: Path | None) -> None:
-    """Say which files there are now."""
+    """Say which files were written."""
     written = [str(file) for file in files if file and not outputs.is_stdout(file) and file.exists()]
     if written:
         remark(f"wrote {', '.join(written)}")
@@ -87,9 +87,9 @@ def foretell(layers: Iterable[Layer], runtime: Runtime) -> None:
 
 
 def _reference_s(problem: Problem, on_gpu: bool) -> float:
-    """Seconds that the f64 reference of a layer takes: of its sums, and of their sizes for the bound."""
+    """Return the seconds of a layer's f64 reference: of its sums, and of those of magnitudes (the bound)."""
     times: float = min(_MOST_TIMES, problem.cg * min(problem.kg, 5))
-    if times < 5 and 8 * problem.p * problem.q > _LARGE:  # each tap goes through main memory
+    if times < 5 and 8 * problem.p * problem.q > _LARGE:  # each filter tap streams it through main memory
         times *= 0.65
     return 2 * problem.flops / (_GPU_F64 if on_gpu else _CPU_F64 * times)
 
@@ -116,13 +116,13 @@ class ProgressBar:
             self._bar.stop()
 
     def now(self, text: str, share: float = 0.0) -> None:
-        """Say what is going on within the current layer, ``share`` of it done."""
+        """Show the current step within a layer, ``share`` of which is done."""
         if self._bar and self._task is not None:
             done = self._done + min(max(share, 0.0), 1.0)
             self._bar.update(self._task, completed=done, description=printable(f"{self._what} {text}")[:100])
 
     def finished(self, text: str) -> None:
-        """One more layer is done."""
+        """Mark one more layer as done."""
         self._done += 1
         if self._bar and self._task is not None:
             self._bar.update(self._task, completed=self._done)

@@ -1,4 +1,4 @@
-"""A layer's winner for a command: from the store where it is known, else by tuning."""
+"""A layer's winner for a command: from the store if it has one, else by tuning."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Winner:
     """The winner of one layer.
 
     Attributes:
-        record: the fastest right kernel of those that were searched.
-        trials: new ones that were tried.
-        seconds: what that took; 0 where the store had the winner and nothing was searched.
+        record: the fastest correct kernel among the searched families.
+        trials: number of new trials.
+        seconds: time of the search; 0 if the winner came from the store.
         note: how the search went, and which winner the store holds now.
         stopped: why the search ended.
     """
@@ -47,12 +47,12 @@ class Winner:
 
 @dataclass(frozen=True)
 class TuningSession:
-    """What the command line asked for.
+    """Tuning as the command line asks for it.
 
     Attributes:
         wanted: how each layer is searched.
-        share: how much of a layer's progress the search is.
-        children: the processes that layer after layer is tuned in; to be closed.
+        share: the search's share of a layer's progress.
+        children: the processes in which all layers are tuned; to be closed.
     """
 
     runtime: Runtime
@@ -63,10 +63,10 @@ class TuningSession:
     children: WorkerPool = field(default_factory=WorkerPool)
 
     def winner(self, problem: Problem, name: str) -> Winner:
-        """Take the stored winner, or tune and store.
+        """Return the stored winner, or tune and store one.
 
         Raises:
-            RunError: no config was right; says what became of those that were tried.
+            RunError: no config was correct; counts the outcomes.
         """
         from tilewright.dispatch.once import tune_once
 
@@ -83,7 +83,7 @@ class TuningSession:
         return Winner(result.winner, len(result.records), result.seconds, became, result.stopped)
 
     def known(self, problem: Problem) -> Record | None:
-        """The stored winner, unless the user wants to search on."""
+        """Return the stored winner, unless the user wants to continue the search."""
         from tilewright.dispatch.choices import settled
 
         if self.wanted.again:
@@ -91,7 +91,7 @@ class TuningSession:
         return settled(self.wanted.of(problem), self.runtime, self.store, self.wanted.budget)
 
     def _faster_trial(self, problem: Problem, winner: Record) -> bool:
-        """Whether a search that did not end has seen what may be faster than the winner."""
+        """Whether an interrupted search has a trial that may be faster than the winner."""
         from tilewright.dispatch.choices import sources_for
 
         request = self.wanted.of(problem)
@@ -102,7 +102,7 @@ class TuningSession:
         return unfinished([record for record in telling if sources.has(record)], winner) is not None
 
     def _became(self, problem: Problem, result: TuneResult) -> str:
-        """Say what was tried, and what the store answers with if that is another kernel."""
+        """Say what was tried, and which kernel the store prefers if that is another."""
         from tilewright.dispatch.choices import stored
         from tilewright.plans.request import Request
 
@@ -121,7 +121,7 @@ class TuningSession:
         return f"{said}; the layer's winner is another search's: {best.family}, {us} us"
 
     def tune_s(self, problem: Problem) -> float:
-        """Have a winner in the store; return the seconds that it took."""
+        """Make sure that the store has a winner; return the seconds of tuning."""
         return self.winner(problem, str(problem)).seconds
 
     def _tell(self, event: Event, name: str) -> None:

@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM: the command says in a line that it was stopped, and writes what it has.
+"""Ctrl-C and SIGTERM: the command says in one line that it was stopped, and writes the results so far.
 
-Both raise KeyboardInterrupt where Python is. A kernel may hold the main thread in the driver for minutes, and
-what is raised in a finalizer is lost; a second thread, woken through a pipe, then does what the command would
-have done, and ends the process.
+Both raise KeyboardInterrupt in the main thread. A kernel may hold that in the driver for minutes, and an
+exception in a finalizer is lost; then a second thread, woken through a pipe, does what the command would have
+done, and ends the process.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ LAYERS = "stopped: {done} of {all} done; all trials so far are kept"
 AGAIN = "; run the same command again to continue"
 STOPPED = "stopped before the end"
 KEPT = "; what was stored is kept"
-PATIENCE_S = 2.0  # until the second thread takes over, where no signal is heard
-LOST_S = 5.0  # and where one was, but nobody caught what it raised
+PATIENCE_S = 2.0  # until the second thread takes over, if the main thread does not handle the signal
+LOST_S = 5.0  # likewise, if it did, but the exception was lost
 
 _caught = threading.Event()
 _at_end: list[Callable[[], None]] = []
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came."""
+    """SIGTERM was received."""
 
 
 def status(error: BaseException | None) -> int:
-    """Return the exit status: 130 after Ctrl-C, 143 after SIGTERM, 141 where nobody reads on."""
+    """Return the exit status: 130 after Ctrl-C, 143 after SIGTERM, 141 if the output's reader has gone."""
     if isinstance(error, BrokenPipeError):
         return 141
     return 143 if isinstance(error, Terminated) else 130
 
 
 def stoppable(command: Callable[..., None], stores: bool = True) -> Callable[..., None]:
-    """Have a command say in one line that it was stopped, whatever it was doing.
+    """Decorate a command: when it is stopped, at any point, it says so in one line.
 
     One that ``stores`` says that what was stored is kept.
     """
@@ -69,7 +69,7 @@ def stoppable(command: Callable[..., None], stores: bool = True) -> Callable[...
 
 @contextmanager
 def at_end(report: Callable[[], None]) -> Iterator[None]:
-    """Within it, a process that must be ended from outside calls ``report`` first."""
+    """Within a ``with``, call ``report`` first if the second thread has to end the process."""
     _at_end.append(report)
     try:
         yield
@@ -79,21 +79,21 @@ def at_end(report: Callable[[], None]) -> Iterator[None]:
 
 @dataclass
 class Stop:
-    """What ended work early, if anything did."""
+    """The reason why work ended early, if it did."""
 
     error: KeyboardInterrupt | BrokenPipeError | None = None
 
     def leave(self) -> None:
-        """End the command, if its work was ended."""
+        """End the command, if its work was stopped."""
         if self.error:
             raise typer.Exit(status(self.error))
 
 
 @contextmanager
 def until_stopped(report: Callable[[], None]) -> Iterator[Stop]:
-    """Within it a signal ends the work alone: the command goes on, reports what there is and leaves.
+    """Within a ``with``, a signal ends only the work: the command then reports the results so far and exits.
 
-    So it does where the reader of what it prints has gone, as with ``| head``.
+    The same holds when the reader of its output has gone, as with ``| head``.
     """
     stop = Stop()
     with at_end(report):
@@ -113,7 +113,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _listening(said: str) -> Iterator[None]:
-    """Raise on both signals, and watch that it is heard; signals are the main thread's, nothing else's."""
+    """Raise on both signals, and watch that the main thread handles them: only it receives signals."""
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -141,7 +141,7 @@ def _listening(said: str) -> Iterator[None]:
 
 
 def _watch(awake: int, heard: threading.Event, said: str) -> None:
-    """End the process if a signal came and the main thread does not hear it, or loses it."""
+    """End the process if the main thread does not handle a signal, or loses its exception."""
     while number := os.read(awake, 1):
         if number[0] not in (signal.SIGINT, signal.SIGTERM):
             continue

@@ -1,4 +1,4 @@
-"""``tilewright study``: the experiments of a source, run here, beside what it published."""
+"""``tilewright study``: repeat the experiments of a publication, beside its figures."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def study(
 
 
 def _report(so_far: StudyRun, lab: Lab, files: Mapping[str, Path | None], quiet: bool) -> None:
-    """Print the parts that are begun, write what was asked for, and say what is left."""
+    """Print the parts that were begun, write the requested files, and say what is left."""
     for begun in so_far.parts:
         if begun.left and begun.rows:
             _print(begun, so_far, quiet)
@@ -127,7 +127,7 @@ def _report(so_far: StudyRun, lab: Lab, files: Mapping[str, Path | None], quiet:
 
 
 def _print(part: PartResult, so_far: StudyRun, quiet: bool) -> None:
-    """Print the table of a part, as far as it is done."""
+    """Print the table of a part, as far as it is complete."""
     from tilewright.report.study import part_table
 
     if not quiet:
@@ -137,7 +137,7 @@ def _print(part: PartResult, so_far: StudyRun, quiet: bool) -> None:
 
 
 def _numbers(given: list[str] | None) -> list[int]:
-    """Read --part: numbers, with commas between them."""
+    """Parse --part: numbers, separated by commas."""
     texts = [text.strip() for several in given or () for text in several.split(",")]
     if wrong := [text for text in texts if not text.isdecimal()]:
         raise options.OptionError(f"--part {wrong[0]!r}: must be the number of a part, or several: 1,3")
@@ -158,7 +158,7 @@ def _lab(
 
 
 def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -> None:
-    """Write what there is of a study to the files that were asked for."""
+    """Write the results of a study so far to the requested files."""
     from tilewright.report.gather import html, of_document
     from tilewright.report.ladder import LADDERS
     from tilewright.report.plot_study import draw_study

@@ -1,4 +1,4 @@
-"""``tilewright tune``: find the fastest right kernel of each layer, and remember it."""
+"""``tilewright tune``: find the fastest correct kernel of each layer, and store it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def tune(
 
 
 def _row(session: TuningSession, layer: Layer, alone: bool) -> Row:
-    """Tune one layer; one of many that fails is a row with the reason."""
+    """Tune one layer; if it is one of many and fails, its row has the reason."""
     from tilewright.kernels import family
     from tilewright.measuring.calibrate import outdone
 
@@ -130,7 +130,7 @@ def _table(rows: list[Row]) -> Table:
 
 
 def _share(row: Row) -> float | None:
-    """The share of the floor that a row's winner reaches."""
+    """Return floor / time of a row's winner."""
     return None if "reason" in row else float(row["floor_us"] / row["cold_us"])
 
 

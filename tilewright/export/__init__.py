@@ -1,3 +1,3 @@
-"""A kernel as files that need nothing of tilewright: source, cubin, C header, JSON, C example."""
+"""A kernel as files that do not need tilewright: source, cubin, C header, JSON, C example."""
 
 FORMAT = "tilewright-export"

@@ -1,4 +1,4 @@
-"""What is exported of one kernel: its programs, buffers and launches."""
+"""What an export of a kernel consists of: its programs, buffers and launches."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _OPERANDS = {
 
 @dataclass(frozen=True)
 class Program:
-    """One source file, compiled by itself.
+    """One source file, compiled separately.
 
     Attributes:
-        name: of its files, without an ending.
-        arch: what it was compiled for, e.g. sm_90a; the OpenCL C target otherwise.
-        source: all its text, includes and defines in place.
-        defines: the tunables that are in it.
-        built: what the compiler made of it.
+        name: of its files, without a suffix.
+        arch: the compiler's target, e.g. sm_90a; for OpenCL C its own target.
+        source: the whole text, with includes and defines expanded.
+        defines: the tunables in it.
+        built: the compiler's output.
     """
 
     name: str
@@ -52,10 +52,10 @@ class ExportedBuffer:
     """Device memory that the caller provides, 16-byte aligned.
 
     Attributes:
-        name: as launches name it.
+        name: its name in launches.
         nbytes: its size.
-        zeroed: whether it must be 0 before the first run ever.
-        what: what is in it, for the header: role, shape, layout, dtype.
+        zeroed: whether it must be 0 before the very first run.
+        what: its contents, for the header: role, shape, layout, dtype.
     """
 
     name: str
@@ -70,13 +70,13 @@ class Bundle:
 
     Attributes:
         note: why this config.
-        programs: what is compiled, the filter's packing included.
-        buffers: all that launches name; ``packed`` is the filter as the kernel reads it.
-        pack: the launch that packs a kcrs filter, once; None: it is used as given.
-        pack_geometry: sizes of the packed filter, and the DTYPE (types.h) that it is read as.
-        packing: how it is laid out, for the header; empty: only the packing's source says it.
-        bound: how far y may be from the exact answer, of inputs that are -1, 0 or 1.
-        run: the launches of a run, in order; one of ``zero`` is a memset, one of ``constant`` fills the
+        programs: the programs, including the one that packs the filter.
+        buffers: all buffers of the launches; ``packed`` is the filter as the kernel reads it.
+        pack: the launch that packs a kcrs filter, once; None: the kernel reads kcrs.
+        pack_geometry: sizes of the packed filter, and the DTYPE (types.h) as which it is read.
+        packing: the layout of the packed filter, for the header; empty: only the packing source shows it.
+        bound: the largest error of y for inputs that are -1, 0 or 1.
+        run: the launches of a run, in order; one with ``zero`` is a memset, one with ``constant`` fills the
             constant memory of its program (see ``Launch``).
     """
 
@@ -99,14 +99,14 @@ class Bundle:
 
     @property
     def images(self) -> tuple[TensorMap, ...]:
-        """Images that launches are given as tensor maps, each once; OpenCL knows addresses only."""
+        """Images that launches take as tensor maps, each once; none in OpenCL, which takes addresses only."""
         found = [one.image for one in self.run if one.image is not None]
         return tuple(dict.fromkeys(found)) if self.cuda else ()
 
     def program_of(self, kernel: str) -> str:
-        """Return the name of the program that has a kernel; empty for a memset.
+        """Return the name of the program that contains a kernel; empty for a memset.
 
-        ``constant`` fills the constant memory of the first, as a ``Plan`` does.
+        ``constant`` fills the constant memory of the first program, as a ``Plan`` does.
         """
         if kernel in NO_KERNELS:
             return self.programs[0].name if kernel == CONSTANT else ""
@@ -151,21 +151,21 @@ def bundle(
 
     Args:
         problem: the layer.
-        device: what it is for; need not be here.
+        device: the target; may be absent.
         config: a legal config.
-        note: why this one.
+        note: why this config.
         compiled: compiles a blueprint: ``Runtime.compile``, or NVRTC for an architecture.
 
     Raises:
         ConfigError: the config breaks a rule.
-        CompileError: the compiler refused it, or it spilled registers.
+        CompileError: the compiler rejected it, or it spilled registers.
     """
     family = kernels.family(config.family)
     family.check(problem, device, config)
     blueprint = family.blueprint(problem, device, config)
     packer = pack(problem, device, blueprint) if blueprint.pack is not None else None
     programs = [*blueprint.programs, *([packer] if packer else [])]
-    # In OpenCL constant memory is an argument's: there is nothing to fill.
+    # In OpenCL constant memory is a kernel argument: there is nothing to fill.
     launches = [one for one in blueprint.launches if device.is_cuda or one.kernel != CONSTANT]
     return Bundle(
         problem=problem, device=device, config=config, note=note,
@@ -178,7 +178,7 @@ def bundle(
 
 
 def _bound(problem: Problem, family: Family, device: Device, config: Config) -> ErrorBound:
-    """Return the verifier's bound; where sums of whole numbers are exact, what rounding y allows."""
+    """Return the verifier's bound; if sums of integers are exact, the rounding error of y."""
     found = error_bound(problem, family.chain(problem, device, config))
     return replace(found, slope=0.0) if family.exact and stays_exact(problem) else found
 
@@ -186,7 +186,7 @@ def _bound(problem: Problem, family: Family, device: Device, config: Config) -> 
 def _programs(
     blueprints: list[Blueprint], compiled: Callable[[Blueprint], Built], device: Device
 ) -> list[Program]:
-    """Compile each; the text of an OpenCL program is what its runtime builds, prelude included."""
+    """Compile each program; the text of an OpenCL one is what its runtime builds, including the prelude."""
     found: list[Program] = []
     for number, blueprint in enumerate(blueprints):
         stem = blueprint.source.partition(".")[0] if "\n" not in blueprint.source else "kernel"

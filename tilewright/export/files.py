@@ -1,4 +1,4 @@
-"""The files that an exported kernel is made of."""
+"""The files of an exported kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HERE = Path(__file__).parent
 
 
 def files(bundle: Bundle) -> dict[str, bytes]:
-    """Return every file by its name."""
+    """Return the contents of every file, by name."""
     found: dict[str, bytes] = {}
     for program in bundle.programs:
         about = f"// {bundle.problem} for {program.arch}: {bundle.config}; launches are in layer.h.\n"

@@ -12,7 +12,7 @@ from tilewright.kernels.tensor_map import TensorMap, TiledMap
 from tilewright.problem import STORED, Problem
 from tilewright.problem.activations import ACTIVATIONS
 
-_DTYPES = (*STORED, "i32")  # their numbers
+_DTYPES = (*STORED, "i32")  # a dtype's number is its index
 _POOLING = ("POOL", "POOL_SIZE", "POOL_STRIDE", "POOL_PAD")
 
 _MAPPED = (
@@ -66,7 +66,7 @@ def _about(bundle: Bundle) -> str:
 
 
 def _packing(bundle: Bundle) -> str:
-    """Say in words and a formula how the filter is packed; pack.cu does it on the device."""
+    """Describe the packing of the filter in words and a formula; pack.cu does it on the device."""
     if bundle.pack is None:
         lines = ["The filter is used as given: kcrs, contiguous."]
     else:
@@ -160,7 +160,7 @@ def _launches(bundle: Bundle) -> str:
 
 
 def _images(bundle: Bundle) -> str:
-    """Write what cuTensorMapEncodeIm2col or -Tiled is told of each image; nothing where there are none."""
+    """Return the arguments of cuTensorMapEncodeIm2col or -Tiled for each image; empty if there are none."""
     if not bundle.images:
         return ""
     return (

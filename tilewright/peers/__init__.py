@@ -22,14 +22,14 @@ PEERS: tuple[Peer, ...] = (Onednn(), OnnxRuntime(), Cudnn(), PyTorch(), Cublas()
 
 
 def applicable(device: Device) -> tuple[Peer, ...]:
-    """Return the peers that are made for this kind of device, installed or not; OpenCL's GPUs have none."""
+    """Return the peers for this kind of device, installed or not; GPUs of OpenCL have none."""
     if device.backend == "opencl" and device.is_gpu:
         return ()
     return tuple(peer for peer in PEERS if device.backend in peer.backends)
 
 
 def usual(device: Device) -> tuple[Peer, ...]:
-    """Return those of them that run without being asked for by name."""
+    """Return those of them that run by default."""
     return tuple(peer for peer in applicable(device) if peer.usual)
 
 
@@ -37,7 +37,7 @@ def named(names: str) -> tuple[Peer, ...]:
     """Return the peers of a list such as ``onednn,onnxruntime``; ``all`` and ``none`` work too.
 
     Raises:
-        PeerError: if a name is not a peer's.
+        PeerError: a name is unknown.
     """
     if names.strip() == "none":
         return ()

@@ -1,4 +1,4 @@
-"""What a peer is, and what it hands to the bench: contestants that run one problem on given inputs."""
+"""The interface of peers: each offers the bench contestants that run one problem on given inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tilewright.runtime.base import Run, Runtime
 from tilewright.runtime.capacity import cores
 
 Array = NDArray[Any]  # of a problem's dtypes
-_MOST_REASONS = 3  # told of a peer that has no way at all
+_MOST_REASONS = 3  # most that are listed for a peer without contestants
 
 
 def _default_stream() -> int:
@@ -37,13 +37,13 @@ class Setting:
     """Where and how peers run.
 
     Attributes:
-        device: the device; decides which peers apply.
+        device: the device; determines which peers apply.
         threads: CPU threads of each contestant.
-        stream: gives the CUDA stream that contestants enqueue on now, as the driver's integer handle: a
-            runtime has another one while it records a graph.
-        timed: time of one cold run in us (``Runtime.timed`` with a flush); None falls back on the wall
-            clock, which is right on a CPU only.
-        engines: how many of a peer's own engines are kept for the careful measurement.
+        stream: returns the CUDA stream on which contestants enqueue now, as the driver's integer handle: it
+            differs while a runtime records a graph.
+        timed: returns the time of one cold run in us (``Runtime.timed`` with a flush); None: the wall clock,
+            which is right on a CPU only.
+        engines: number of a peer's engines that are kept for the careful measurement.
     """
 
     device: Device
@@ -54,15 +54,15 @@ class Setting:
 
     @classmethod
     def of(cls, runtime: Runtime) -> Setting:
-        """Return that of a runtime: its device, cores, clock, and stream of the moment."""
+        """Return the setting of a runtime: its device, cores, clock and current stream."""
         threads = min(runtime.device.units, cores())
         return cls(runtime.device, threads, lambda: runtime.stream, runtime.timed)
 
     def quick_us(self, run: Run) -> float:
         """Return a rough time of one run: the least of three, after one to warm up.
 
-        It says which ways of a peer are worth measuring, so what held a run up must not count: by the median
-        of three cuDNN's fastest engine for R6 in i8 was left out once, at 368 us instead of 24.
+        It decides which contestants are measured, so a delayed run must not count: by the median of three,
+        cuDNN's fastest engine for R6 in i8 was left out once, at 368 us instead of 24.
         """
         run()
         return min((self.timed or wall_us)(run) for _ in range(3))
@@ -75,14 +75,14 @@ class Contestant:
     Attributes:
         peer: the peer's name.
         name: unique among all contestants of the problem.
-        detail: what runs, one line: the engine, its numerical notes, what of the epilogue is fused.
+        detail: what runs, one line: the engine, its numerical notes, which steps of the epilogue are fused.
         layout: the layout that it reads and writes: nchw, nhwc or blocked.
-        run: enqueues one run on the setting's stream of the moment (CUDA), or does one run (CPU).
-        output: the last run's output on the host, in the problem's output layout.
-        workspace_bytes: device memory beyond inputs and output.
-        pack_us: time to rearrange the filter once; None where the peer does not tell.
-        convert_us: time to bring x, z and y from and to the problem's layouts; 0 where they are its own.
-        tags: column labels beyond the peer's best: "gemm", "winograd", "fft", "nondeterministic".
+        run: enqueues one run on the setting's current stream (CUDA), or does one run (CPU).
+        output: returns the last run's output on the host, in the problem's output layout.
+        workspace_bytes: device memory in addition to inputs and output.
+        pack_us: time to rearrange the filter once; None if the peer does not tell.
+        convert_us: time to convert x, z and y between its layouts and the problem's; 0 if they are the same.
+        tags: its properties: "gemm", "winograd", "fft", "nondeterministic".
     """
 
     peer: str
@@ -102,9 +102,9 @@ class Offer:
     """What a peer can do for a problem.
 
     Attributes:
-        contestants: its ways that may be the fastest.
-        skipped: what it could not do, or not as fast, with the reason.
-        slower: those of ``skipped`` to go on with, one after the other, where no contestant is right.
+        contestants: those that may be the fastest.
+        skipped: ways that failed or are slower, with the reason.
+        slower: those of ``skipped`` to try one after the other, if no contestant is correct.
     """
 
     contestants: list[Contestant] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Offer:
     slower: list[tuple[str, Callable[[], Contestant]]] = field(default_factory=list)
 
     def attempt(self, name: str, make: Callable[[], Contestant]) -> None:
-        """Add what ``make`` returns after one run of it; keep the reason where either fails."""
+        """Add the contestant that ``make`` returns, after one run of it; if either fails, keep the reason."""
         try:
             contestant = make()
             contestant.run()
@@ -123,14 +123,14 @@ class Offer:
 
     @property
     def refusal(self) -> str:
-        """What stood in the way, the commonest reasons first."""
+        """Return why there are no contestants, the most common reasons first."""
         reasons = Counter(self.skipped.values()).most_common()
         told = [f"{reason} ({ways} ways)" if ways > 1 else reason for reason, ways in reasons]
         rest = [count(len(told) - _MOST_REASONS, "more reason")] if len(told) > _MOST_REASONS else []
         return "; ".join(told[:_MOST_REASONS] + rest) or "it offers no engine"
 
     def attempt_layouts(self, name: str, make: Callable[[str], Contestant]) -> None:
-        """Attempt what ``make`` makes for each layout of x and y."""
+        """Attempt the contestants that ``make`` returns for each layout of x and y."""
         for layout in ("nchw", "nhwc"):
             self.attempt(f"{name} {layout}", partial(make, layout))
 
@@ -139,8 +139,8 @@ class Peer(ABC):
     """Base of every peer. Importing a peer's module imports no library; ``prepare`` does.
 
     Attributes:
-        usual: whether it runs without being asked for by name.
-        dtypes: what it computes: of ``Problem.precision``, but that tf32 and accurate go with f32.
+        usual: whether it runs by default.
+        dtypes: the precisions that it computes (``Problem.precision``; f32 includes tf32 and accurate).
     """
 
     name: str = ""
@@ -156,7 +156,7 @@ class Peer(ABC):
         """Bind the problem to its inputs in every way that the peer knows.
 
         Raises:
-            PeerError: if the peer is absent or has no way at all; the text says why.
+            PeerError: the peer is absent or cannot compute the problem; the text says why.
         """
         reason = self.absent(setting.device)
         if reason:
@@ -172,7 +172,7 @@ class Peer(ABC):
 
     @abstractmethod
     def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
-        """Make the contestants; called with the peer present and something to compute."""
+        """Make the contestants; the peer is present and the problem not empty."""
 
 
 def needs(peer: str, *modules: tuple[str, str]) -> str | None:
@@ -182,13 +182,13 @@ def needs(peer: str, *modules: tuple[str, str]) -> str | None:
             importlib.import_module(module)
         except ImportError as error:
             return f"{peer}: {module} cannot be imported ({one_line(error)}); pip install {install}"
-        except Exception as error:  # a broken native library raises what it likes
+        except Exception as error:  # a broken native library may raise anything
             return f"{peer}: importing {module} failed: {one_line(error)}"
     return None
 
 
 def unknown(epilogue: Epilogue, library: str) -> PeerError:
-    """Return the error of an activation that a peer has no operation for."""
+    """Return the error for an activation that a peer does not have."""
     return PeerError(f"+{epilogue.act}: has no operation of {library} yet; docs/new_activation.md says where")
 
 
@@ -212,9 +212,9 @@ def wall_us(run: Run) -> float:
 
 
 def unwritten(problem: Problem, pooled: bool = True) -> Array:
-    """Return a y of axes n, k, h, w that nothing was written to: every number NaN, every integer -1.
+    """Return an unwritten y of axes n, k, h, w: every float is NaN, every integer -1.
 
-    ``pooled=False`` gives what goes into the pool, if there is one, and what is requantised, if it is.
+    ``pooled=False`` gives the array before any pool and requantisation.
     """
     p, q = (problem.y_p, problem.y_q) if pooled else (problem.p, problem.q)
     dtype = problem.dtype_out if pooled else problem.dtype_added
@@ -229,16 +229,16 @@ def as_nchw(array: Array, layout: str) -> Array:
 
 
 def as_output(y_nchw: Array, problem: Problem) -> Array:
-    """Lay out a result with axes n, k, h, w as the problem's output, contiguous."""
+    """Return a result of axes n, k, h, w in the layout of the problem's output, contiguous."""
     return np.ascontiguousarray(y_nchw if problem.layout_out == "nchw" else y_nchw.transpose(0, 2, 3, 1))
 
 
 def foreign(problem: Problem, layout: str) -> tuple[bool, bool]:
-    """Say whether a contestant of this layout needs x, and y with z, converted."""
+    """Return whether a contestant of this layout needs x converted, and whether y and z."""
     return layout != problem.layout_in, layout != problem.layout_out
 
 
 def symmetric(problem: Problem) -> bool:
-    """Say whether the padding is the same on opposite sides, which some libraries demand."""
+    """Return whether the padding is the same on opposite sides, which some libraries require."""
     top, bottom, left, right = problem.pad
     return top == bottom and left == right

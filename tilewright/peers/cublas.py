@@ -15,11 +15,11 @@ from tilewright.peers.pytorch import as_asked, no_cuda_torch, tf32
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
 
-Product = tuple[Callable[[], Any], tuple[str, ...]]  # what enqueues it, and the steps that are fused in it
+Product = tuple[Callable[[], Any], tuple[str, ...]]  # a function that enqueues it, and the fused steps
 
 
 class Cublas(Peer):
-    """One matrix product, for layers that are one; as a matrix times a vector where it is."""
+    """One matrix product, for layers that are one; or a matrix times a vector."""
 
     name = "cublas"
     backends = ("cuda",)
@@ -77,11 +77,11 @@ def _contestant(
 
 
 def _product(torch: Any, problem: Problem, layout: str, placed: GpuInputs, sums: Any) -> Product:
-    """Return the product that writes the sums: pixels are rows in nhwc, columns in nchw, or one an image."""
+    """Return the product that writes the sums: pixels are rows in nhwc, columns in nchw, per image."""
     e, bias, shape = problem.epilogue, placed.bias, tuple[int, ...]()
     if layout == "nchw" and not _classifier(problem):
         a, b = placed.w.reshape(problem.k, problem.c), placed.x.reshape(problem.n, problem.c, -1)
-        shape, bias = (problem.n, problem.k, -1), None  # the bias of a row is no vector along it
+        shape, bias = (problem.n, problem.k, -1), None  # the bias is per row here, which cuBLAS does not add
     else:
         pixels = problem.n * problem.p * problem.q
         a, b = _flat(placed.x, layout).reshape(pixels, -1), _flat(placed.w, layout).reshape(problem.k, -1).t()
@@ -102,22 +102,22 @@ def _product(torch: Any, problem: Problem, layout: str, placed: GpuInputs, sums:
 
 
 def _vector(torch: Any, problem: Problem, layout: str, placed: GpuInputs, sums: Any) -> Product:
-    """Return the filter times the one pixel."""
+    """Return the filter times the only pixel."""
     matrix, pixel, target = placed.w.reshape(problem.k, -1), placed.x.reshape(-1), sums.view(-1)
     z = None if placed.z is None else placed.z.reshape(-1)
     return _into(problem.epilogue, torch.mv, torch.addmv, (matrix, pixel), target, z)
 
 
 def _into(e: Epilogue, plain: Any, scaled: Any, factors: tuple[Any, Any], target: Any, z: Any) -> Product:
-    """Return target = a b, or alpha a b + beta z, which is what a GEMM computes."""
+    """Return target = a b, or alpha a b + beta z, as a GEMM computes it."""
     if e.alpha == 1.0 and z is None:
         return lambda: plain(*factors, out=target), ()
-    more = dict(alpha=e.alpha, beta=e.beta, out=target)  # beta = 0: what target held is not read
+    more = dict(alpha=e.alpha, beta=e.beta, out=target)  # beta = 0: target is not read
     return lambda: scaled(target if z is None else z, *factors, **more), ("alpha", "add")
 
 
 def _with_bias(torch: Any, e: Epilogue, a: Any, b: Any, target: Any, bias: Any) -> Product:
-    """Return target = alpha a b + bias for each column, and its ReLU, which cuBLASLt can fuse."""
+    """Return target = alpha a b + a bias per column, with ReLU, which cuBLASLt can fuse."""
     if e.act == "relu":
         fused = partial(torch._addmm_activation, bias, a, b, alpha=e.alpha, out=target)
         return fused, ("alpha", "bias", "act")
@@ -132,7 +132,7 @@ def _whole(torch: Any, a: Any, b: Any, target: Any) -> Product:
 
 
 def _eighths(torch: Any, e: Epilogue, a: Any, b: Any, target: Any, bias: Any) -> Product:
-    """Return the product of f8 matrices, alpha and the bias in it; cuBLASLt wants b by columns."""
+    """Return the product of f8 matrices, with alpha and bias fused; cuBLASLt wants b column-major."""
     if target.ndim == 3 or b.stride(0) != 1:
         raise ValueError("cuBLAS multiplies matrices of f8 with the channels last, one at a time")
     alpha, one = (torch.full((), v, dtype=torch.float32, device=a.device) for v in (e.alpha, 1.0))
@@ -146,5 +146,5 @@ def _eighths(torch: Any, e: Epilogue, a: Any, b: Any, target: Any, bias: Any) ->
 
 
 def _flat(array: Any, layout: str) -> Any:
-    """View an array in the order of its memory."""
+    """View an array in its memory order."""
     return array if layout == "nchw" else array.permute(0, 2, 3, 1)

@@ -1,4 +1,4 @@
-"""cuDNN: every strict engine of its front end, in both layouts, the epilogue fused as far as it goes."""
+"""cuDNN: every strict engine of its front end, in both layouts, the epilogue fused as far as possible."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tilewright.peers.cudnn_plans import ExecutionPlan, Way, ways
 from tilewright.peers.gpu import GpuArrays
 from tilewright.problem import Problem
 
-# An engine whose first setting, the one that cuDNN recommends, takes so many times as long as the
-# fastest engine's is not tried in its others: each takes some 30 ms to build, and there are hundreds.
+# An engine's other settings are not tried if its first, which cuDNN recommends, takes this many times as long
+# as the fastest engine's: each takes some 30 ms to build, and there are hundreds.
 SLOW = 1.5
 
-# Engines of whole numbers read channels by fours and by sixteens, and give wrong sums of other numbers.
+# Integer engines read channels by fours or sixteens, and give wrong sums for other numbers of channels.
 _CHANNELS_AT_ONCE = (4, 16)
 
 
@@ -40,7 +40,7 @@ class Cudnn(Peer):
             GpuArrays(Setting(device))
         except PeerError as error:
             return f"{self.name}: {error}"
-        except Exception as error:  # the front end's RuntimeError: it found no libcudnn
+        except Exception as error:  # e.g. the front end's RuntimeError without libcudnn
             return f"{self.name}: {one_line(error)}; pip install nvidia-cudnn-cu13"
         return None
 
@@ -67,7 +67,7 @@ class Cudnn(Peer):
 
 
 def _channels(problem: Problem) -> list[int]:
-    """List numbers of channels that x may be given with, as whoever uses cuDNN would pad it with zeros."""
+    """Return the numbers of channels to try for x, padded with zeros as users of cuDNN would."""
     if problem.dtype not in ("i8", "q8") or problem.groups > 1:
         return [problem.c]
     return sorted({problem.c} | {round_up(problem.c, step) for step in _CHANNELS_AT_ONCE})
@@ -75,7 +75,7 @@ def _channels(problem: Problem) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class _TimedPlan:
-    """A plan that ran, and about how long it took."""
+    """A plan that ran, and its rough time."""
 
     time_us: float
     arrays: CudnnLayout
@@ -91,7 +91,7 @@ class _TimedPlan:
 
 
 class _Engine:
-    """One engine in one layout: its settings, and about how long those take that were tried."""
+    """One engine in one layout: its settings, and the rough times of those that were tried."""
 
     def __init__(self, arrays: CudnnLayout, way: Way, plans: list[ExecutionPlan]) -> None:
         self.timed: list[_TimedPlan] = []
@@ -108,7 +108,7 @@ class _Engine:
             self._try(self._left.pop(0), offer)
 
     def try_others(self, most_us: float, offer: Offer) -> None:
-        """Time all settings, unless the first took longer than ``most_us``."""
+        """Time the other settings, unless the first took longer than ``most_us``."""
         if self.timed and self.best_us > most_us:
             if self._left:
                 name = f"{self.timed[0].title} in {len(self._left)} other settings"
@@ -142,7 +142,7 @@ def _best(quick: list[_TimedPlan], count: int, offer: Offer) -> list[_TimedPlan]
 
 
 def _preload() -> None:
-    """Load what libcudnn opens by name and aborts the process without: PyTorch brings it, or pip did."""
+    """Load the libraries that libcudnn opens by name, and aborts without: PyTorch's or pip's."""
     try:
         load("torch")
     except Exception:  # absent or broken: then the CUDA wheels must be there

@@ -1,4 +1,4 @@
-"""A layer's arrays as cuDNN has them in one layout, and the plans of its engines bound to them."""
+"""A layer's arrays in one layout for cuDNN, and its engines' plans bound to them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _HANDLES: dict[int, Any] = {}  # of this process, by the index of the device
 
 
 class CudnnLayout:
-    """The problem's arrays on the GPU in one layout, x and w padded with channels of zeros, and its plans."""
+    """The problem's arrays on the GPU in one layout, x and w padded with zero channels, and its plans."""
 
     def __init__(
         self, problem: Problem, inputs: Inputs, setting: Setting, layout: str, channels: int
@@ -52,7 +52,7 @@ class CudnnLayout:
         self.gpu = gpu = GpuArrays(setting)
         self.handle = _handle(self.cudnn, setting.device.index)
         e, w = problem.epilogue, inputs.w
-        if e.alpha != 1.0:  # as whoever prepares a filter once would do it
+        if e.alpha != 1.0:  # folded into the filter, as a user would do once
             inputs = replace(inputs, w=(w.astype(np.float64) * e.alpha).astype(w.dtype))
         self.placed = placed = gpu.place(problem, inputs, layout)
         self.sums = gpu.put(unwritten(problem, pooled=False), layout)
@@ -63,7 +63,7 @@ class CudnnLayout:
         self._workspace_bytes = 0
 
     def engines(self, way: Way, offer: Offer) -> list[list[ExecutionPlan]]:
-        """List the plans of one way to do the epilogue, engine by engine; failures go to the offer."""
+        """Return the plans of one way to do the epilogue, by engine; failures go to the offer."""
         owner: Mapping[str, Any] = {"handle": self.handle}
         arguments = (self.cudnn, self.problem, self.layout, way, owner)
         where, key = self.where(way), (self.problem.precision, self.layout, str(way))
@@ -88,16 +88,16 @@ class CudnnLayout:
         return f"{self.where(way)} {plan.name}"
 
     def workspace(self, nbytes: int) -> Any:
-        """Return room that all plans share: they run one after the other."""
+        """Return a workspace that all plans share: they run one after the other."""
         if nbytes > self._workspace_bytes:
-            self._workspace, self._workspace_bytes = None, 0  # give the old one back first
+            self._workspace, self._workspace_bytes = None, 0  # free the old one first
             self._workspace, self._workspace_bytes = self.gpu.bytes(nbytes), nbytes
-        elif self._workspace is None:  # there was no room for what was asked last
+        elif self._workspace is None:  # the last allocation failed
             self._workspace = self.gpu.bytes(0)
         return self._workspace
 
     def run(self, plan: ExecutionPlan, way: Way, sums: Any) -> tuple[Run, list[Any]]:
-        """Return what enqueues one run of a plan into ``sums``, and where it leaves y."""
+        """Return a function that enqueues one run of a plan into ``sums``, and a list that then has y."""
         gpu, last = self.gpu, [sums]
         room = self.workspace(plan.workspace_bytes)
         wanted = [name for name in self.arrays if name in way.tensors(self.problem.epilogue)]
@@ -113,7 +113,7 @@ class CudnnLayout:
         left = gpu.eager(self.problem, self.placed, done) if apart or requants else None
 
         def run() -> None:
-            set_stream(handle=handle, stream=stream())  # the front end does nothing where it is the same
+            set_stream(handle=handle, stream=stream())  # a no-op in the front end if it is the same
             execute(places, scratch, index, handle)
             if left is not None:
                 with gpu.on_stream():
@@ -123,7 +123,7 @@ class CudnnLayout:
         return run, last
 
     def contestant(self, plan: ExecutionPlan, way: Way) -> Contestant:
-        """Bind a plan for the careful measurement, with an output of its own that starts unwritten."""
+        """Bind a plan for the careful measurement, with its own, unwritten output."""
         gpu, problem, layout, setting = self.gpu, self.problem, self.layout, self.setting
         run, last = self.run(plan, way, gpu.put(unwritten(problem, pooled=REQUANT in way.steps), layout))
 
@@ -149,14 +149,14 @@ class CudnnLayout:
         )  # fmt: skip
 
     def _padding_us(self) -> float:
-        """Time bringing x among its channels of zeros."""
+        """Time the copy of x into its padded array."""
         gpu, c = self.gpu, self.problem.c - self.padding
         given = gpu.put(as_nchw(self.given, self.problem.layout_in), self.layout)
         return self.setting.quick_us(gpu.copying(given, self.placed.x[:, :c]))
 
 
 def _padded(problem: Problem, inputs: Inputs, channels: int) -> Inputs:
-    """Add channels of zeros to x and w."""
+    """Pad x and w with zero channels."""
     if not channels:
         return inputs
     x = [(0, channels) if axis == "c" else (0, 0) for axis in problem.layout_in]
@@ -164,7 +164,7 @@ def _padded(problem: Problem, inputs: Inputs, channels: int) -> Inputs:
 
 
 def _handle(cudnn: Any, index: int) -> Any:
-    """Return the process's handle of a device."""
+    """Return this process's cuDNN handle of a device."""
     if index not in _HANDLES:
         _HANDLES[index] = cudnn.create_handle()
     return _HANDLES[index]

@@ -1,7 +1,7 @@
 """cuDNN's engines for one layer: every plan that its front end lists, with its numerical notes.
 
-Nothing here touches a GPU: a graph may belong to a handle or, on a machine with no GPU, to a
-description of a device.
+Nothing here uses a GPU: a graph may belong to a handle or, on a machine without a GPU, to a description of a
+device.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from tilewright.peers.eager import words
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
 
-# What the graph calls its tensors.
+# Names of the graph's tensors.
 UIDS = {"x": 1, "w": 2, "bias": 3, "y": 4, "z": 5, "beta": 6, "scale": 7}
-REQUANT = "requant"  # the step behind all of the epilogue: sums of i8 become i8
+REQUANT = "requant"  # the step after the whole epilogue: sums of i8 become i8
 
-# A strict contestant multiplies in the dtype and adds in f32 at least: an engine with one of these notes
-# does not; and in f32 none that uses tensor cores does. Where tf32 is asked for, factors may be cut to it.
+# A strict contestant multiplies in the dtype and adds in f32 or wider. An engine with one of these notes does
+# not, nor one with tensor cores in f32. In tf32, factors may be rounded to tf32.
 LOOSE = ("DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION")
 TENSOR_CORE = "TENSOR_CORE"
 BARRED = dict.fromkeys(("f32", "accurate"), (*LOOSE, TENSOR_CORE)) | {"tf32": LOOSE[1:]}  # of others: LOOSE
 MARKED = ("WINOGRAD", "FFT", "NONDETERMINISTIC")
 
-_MOST_KNOBS = 64  # most knob settings tried of one engine, beyond those that cuDNN recommends
-_NOTES: dict[tuple[str, str, str], dict[int, frozenset[str]]] = {}  # of engines, by what they depend on
+_MOST_KNOBS = 64  # most knob settings of one engine that are tried, beyond those that cuDNN recommends
+_NOTES: dict[tuple[str, str, str], dict[int, frozenset[str]]] = {}  # by ``strict_plans``'s key and engine
 
-# Dtypes of cuDNN's by our own; products are summed in, and the epilogue is computed in.
+# cuDNN's names of our dtypes; and the dtypes in which products are summed and the epilogue is computed.
 _TYPES = dict(f64="DOUBLE", f32="FLOAT", f16="HALF", bf16="BFLOAT16", i8="INT8", i32="INT32")
 _TYPES |= dict(f8="FP8_E4M3")
 _SUMS = dict(f64="DOUBLE", i8="INT32", q8="INT32")
 
 
-# Activations that a graph has a node of; others run apart.
+# Activations with a node in the graph; others run separately.
 NODES: dict[str, Callable[[Any, Any, Epilogue], Any]] = {
     "": lambda graph, y, e: y,
     "relu": lambda graph, y, e: graph.relu(y),
@@ -50,18 +50,18 @@ NODES: dict[str, Callable[[Any, Any, Epilogue], Any]] = {
 
 @dataclass(frozen=True)
 class Way:
-    """What of the epilogue a graph does: ``steps`` of it (see ``eager.words``), and maybe REQUANT.
+    """The part of the epilogue in a graph: ``steps`` of it (see ``eager.words``), and maybe REQUANT.
 
-    Alpha is in the filter.
+    Alpha is folded into the filter.
 
-    cuDNN's own engines fuse a residual and ReLU only around a bias: ``zero_bias`` adds one of zeros.
+    cuDNN's own engines fuse a residual and ReLU only with a bias: ``zero_bias`` adds one of zeros.
     """
 
     steps: tuple[str, ...] = ()
     zero_bias: bool = False
 
     def tensors(self, epilogue: Epilogue) -> set[str]:
-        """Names of the tensors that the graph reads."""
+        """Return the names of the tensors that the graph reads."""
         names = {"x", "w"} | ({"bias"} if "bias" in self.steps or self.zero_bias else set())
         if "add" in self.steps:
             names |= {"z", "beta"} if epilogue.beta != 1.0 else {"z"}
@@ -88,9 +88,9 @@ class ExecutionPlan:
     """One engine with one setting of its knobs.
 
     Attributes:
-        graph: the front end's graph, on which it runs once it is built.
-        index: its number among the graph's plans.
-        name: cuDNN's name of it, e.g. ``eng28_k2=4_k3=0``.
+        graph: the front end's graph, which runs it once it is built.
+        index: its index among the graph's plans.
+        name: cuDNN's name, e.g. ``eng28_k2=4_k3=0``.
         engine: the number of its engine.
         notes: cuDNN's numerical and behaviour notes of the engine.
     """
@@ -102,17 +102,17 @@ class ExecutionPlan:
     notes: frozenset[str]
 
     def build(self) -> None:
-        """Make it ready to run: compiled, where the engine compiles. Raises what the front end raises."""
+        """Build it, which compiles if the engine does; errors are the front end's."""
         self.graph.build_plan_at_index(self.index)
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes that a built plan needs beside its tensors."""
+        """Bytes of workspace that the built plan needs."""
         return max(int(self.graph.get_workspace_size_plan_at_index(self.index)), 0)
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Column labels: winograd, fft, nondeterministic; gemm for what is neither of the first two."""
+        """Its properties: winograd, fft, nondeterministic; gemm if neither of the first two."""
         marks = tuple(note.lower() for note in MARKED if note in self.notes)
         return marks if {"winograd", "fft"} & set(marks) else ("gemm", *marks)
 
@@ -135,7 +135,7 @@ def graph_of(cudnn: Any, problem: Problem, layout: str, way: Way, owner: Mapping
         problem: the layer.
         layout: layout of x, w, z and y.
         way: which steps of the epilogue are part of the graph.
-        owner: ``handle=…``, or ``device_property=…`` where there is no GPU.
+        owner: ``handle=…``, or ``device_property=…`` without a GPU.
     """
     p = problem
     types = {name: getattr(cudnn.data_type, theirs, None) for name, theirs in _TYPES.items()}
@@ -166,7 +166,7 @@ def graph_of(cudnn: Any, problem: Problem, layout: str, way: Way, owner: Mapping
 
 
 def _fused(graph: Any, y: Any, p: Problem, way: Way, tensor: Callable[..., Any], scaled: Any) -> Any:
-    """Add the steps of a way, in the order that cuDNN's own engines look for; scales are ``scaled``: f32."""
+    """Add the steps of a way, in the order that cuDNN's own engines match; scales are ``scaled``: f32."""
     e = p.epilogue
     if "add" in way.steps:
         z = tensor("z", p.dtype_added, p.n, p.k, p.p, p.q)
@@ -175,7 +175,7 @@ def _fused(graph: Any, y: Any, p: Problem, way: Way, tensor: Callable[..., Any],
         y = graph.add(y, tensor("bias", p.dtype_added, 1, p.k, 1, 1))
     if "act" in way.steps:
         y = NODES[e.act](graph, y, e)
-    if REQUANT in way.steps:  # in f32; what is stored as i8 is rounded to nearest even, and clamped
+    if REQUANT in way.steps:  # in f32; storing as i8 rounds to nearest even, and clamps
         y = graph.mul(y, tensor("scale", "f32", 1, p.k, 1, 1), compute_data_type=scaled)
     return y
 
@@ -183,15 +183,15 @@ def _fused(graph: Any, y: Any, p: Problem, way: Way, tensor: Callable[..., Any],
 def strict_plans(
     cudnn: Any, make: Callable[[], Any], key: tuple[str, str, str]
 ) -> tuple[list[ExecutionPlan], dict[str, str]]:
-    """List every strict plan of a layer, none of them built; of an engine, what cuDNN recommends first.
+    """List every strict plan of a layer, not built; the first of an engine is the one that cuDNN recommends.
 
     Args:
         cudnn: the front end.
         make: makes the layer's graph anew.
-        key: what the notes of engines depend on: (precision of the problem, layout, text of the way).
+        key: what engines' notes depend on: (precision of the problem, layout, text of the way).
 
     Returns:
-        The plans, and why there are no others.
+        The plans, and the reasons why others are missing.
     """
     graph, unsupported = _listed(cudnn, make())
     names = _names(graph)
@@ -234,12 +234,12 @@ def _listed(cudnn: Any, graph: Any) -> tuple[Any, tuple[str, str] | None]:
 
 
 def _engine_count(graph: Any) -> int:
-    """How many engines there are; 0 where the front end is too old to add one by its number."""
+    """Return the number of engines; 0 if the front end is too old to add one by its number."""
     return int(graph.get_engine_count()) if hasattr(graph, "create_execution_plan") else 0
 
 
 def _names(graph: Any) -> dict[str, int]:
-    """Plan names and the first index of each."""
+    """Return the names of plans, and the first index of each."""
     names: dict[str, int] = {}
     for index in range(graph.get_execution_plan_count()):
         names.setdefault(graph.get_plan_name_at_index(index), index)
@@ -247,16 +247,16 @@ def _names(graph: Any) -> dict[str, int]:
 
 
 def _engine(name: str) -> int | None:
-    """Read the engine's number from a plan's name, as in ``eng28_k2=4_k3=0``."""
+    """Parse the engine's number from a plan's name, such as ``eng28_k2=4_k3=0``."""
     match = re.match(r"eng(\d+)", name)
     return int(match[1]) if match else None
 
 
 def _sweep(graph: Any, engine: int) -> None:
-    """Add plans for all settings of an engine's knobs that have a name, if they are not too many."""
+    """Add plans for all settings of an engine's named knobs, if they are not too many."""
     try:
         knobs = [k for k in graph.get_knobs_for_engine(engine) if not str(k.type).endswith("NOT_SET")]
-    except Exception:  # some engines do not say; their recommended and default settings are listed
+    except Exception:  # some engines do not list knobs; their recommended and default settings remain
         return
     ranges = [range(k.min_value, k.max_value + 1, max(1, k.stride)) for k in knobs]
     if not knobs or math.prod(map(len, ranges)) > _MOST_KNOBS:
@@ -269,7 +269,7 @@ def _sweep(graph: Any, engine: int) -> None:
 
 
 def _notes(cudnn: Any, make: Callable[[], Any]) -> dict[int, frozenset[str]]:
-    """Find the numerical notes of every engine that takes the layer."""
+    """Find the numerical notes of every engine that supports the layer."""
     found: dict[int, set[str]] = {}
     for note in (*LOOSE, TENSOR_CORE, *MARKED):
         for engine, has in _having(cudnn, make(), note):
@@ -278,11 +278,11 @@ def _notes(cudnn: Any, make: Callable[[], Any]) -> dict[int, frozenset[str]]:
 
 
 def _having(cudnn: Any, graph: Any, note: str) -> Iterator[tuple[int, bool]]:
-    """Say of each engine whether it has a note.
+    """Yield for each engine whether it has a note.
 
-    The front end tells notes only by filtering on them. So: bar all plans that lack the note, allow no
-    workspace at all (not even 0 bytes), and build. Nothing is ever built; a plan is refused for its
-    workspace if it has the note, and as deselected if it lacks it.
+    The front end reveals notes only by filtering on them. So: bar all plans that lack the note, allow no
+    workspace at all (not even 0 bytes), and build. Nothing is ever built: a plan with the note is refused for
+    its workspace, one without it as deselected.
     """
     _listed(cudnn, graph)
     graph.select_numeric_notes([getattr(cudnn.numerical_note, note)])

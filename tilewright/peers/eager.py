@@ -15,7 +15,7 @@ Step = Callable[[Any], Any]
 
 
 def to_tensor(array: Array) -> Any:
-    """View a NumPy array as a tensor; PyTorch does not know NumPy's bfloat16 and float8, a package's own."""
+    """View a NumPy array as a tensor; PyTorch does not know the bfloat16 and float8 of ml_dtypes."""
     torch = load("torch")
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
@@ -35,7 +35,7 @@ def words(epilogue: Epilogue) -> dict[str, str]:
 
 
 def told(epilogue: Epilogue, fused: Collection[str]) -> str:
-    """Say which steps are part of the convolution's kernel and which run apart, for a detail."""
+    """Return the part of a ``detail`` that says which steps are fused and which run separately."""
     parts = words(epilogue).items()
     inside = " ".join(word for name, word in parts if name in fused)
     apart = " ".join(word for name, word in parts if name not in fused)
@@ -43,17 +43,17 @@ def told(epilogue: Epilogue, fused: Collection[str]) -> str:
 
 
 class Eager:
-    """The steps that are left of an epilogue, each a kernel of its own, in place but for the pool."""
+    """The remaining steps of an epilogue, each a kernel of its own; all but the pool are in place."""
 
     def __init__(self, epilogue: Epilogue, bias: Any, z: Any, done: Collection[str], scale: Any = None):
         """Choose the operations.
 
         Args:
-            epilogue: all of it.
-            bias: tensor of shape (1, K, 1, 1), where there is one.
-            z: the residual of the shape of the sum, where one is added.
-            done: steps that need not be done any more.
-            scale: tensor of shape (1, K, 1, 1), where sums of i8 are requantised at the end.
+            epilogue: the whole epilogue.
+            bias: tensor of shape (1, K, 1, 1), if there is one.
+            z: the residual, in the shape of the sum, if there is one.
+            done: steps that are done already.
+            scale: tensor of shape (1, K, 1, 1), if sums of i8 are requantised at the end.
         """
         alpha, beta = epilogue.alpha, epilogue.beta
         steps = {

@@ -1,4 +1,4 @@
-"""Arrays on the GPU for peers: through PyTorch, else through CuPy; few peers care which."""
+"""Arrays on the GPU for peers: by PyTorch, or by CuPy without it; most peers accept either."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.runtime.base import Run
 
 
 def release() -> None:
-    """Give memory that PyTorch and CuPy keep for later back to the GPU, for the next layer's contestants."""
+    """Free the memory that PyTorch and CuPy cache, for the next layer's contestants."""
     gc.collect()
     if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
         sys.modules["torch"].cuda.empty_cache()
@@ -29,7 +29,7 @@ def release() -> None:
 
 @dataclass(frozen=True, eq=False)
 class GpuInputs:
-    """A problem's inputs on the GPU, axes n, c, h, w in one layout; ``w_kcrs`` is the filter as given."""
+    """A problem's inputs on the GPU, of axes n, c, h, w in one layout; ``w_kcrs`` is the filter as given."""
 
     x: Any
     w: Any
@@ -40,7 +40,7 @@ class GpuInputs:
 
 
 class GpuArrays:
-    """Makes arrays whose axes are n, c, h, w whatever their layout in memory, on the setting's stream."""
+    """Makes arrays on the setting's stream; their axes are n, c, h, w in any memory layout."""
 
     def __init__(self, setting: Setting) -> None:
         """Use PyTorch if it sees the GPU, else CuPy.
@@ -81,7 +81,7 @@ class GpuArrays:
         return self._on.get(array)
 
     def address(self, array: Any) -> int:
-        """Return where an array starts."""
+        """Return the address of an array."""
         return self._on.address(array)
 
     def on_stream(self) -> AbstractContextManager[Any]:
@@ -89,10 +89,10 @@ class GpuArrays:
         return self._on.on_stream()
 
     def eager(self, problem: Problem, placed: GpuInputs, done: Collection[str]) -> Eager:
-        """Return what is left of the epilogue as operations of its own.
+        """Return the remaining steps of the epilogue as separate operations.
 
         Raises:
-            PeerError: there is something left, and no PyTorch to do it.
+            PeerError: some steps remain, and PyTorch is absent.
         """
         if not isinstance(self._on, _Torch):
             raise PeerError("an epilogue apart from the convolution needs PyTorch")
@@ -108,11 +108,11 @@ class GpuArrays:
         return run
 
     def pack_us(self, setting: Setting, placed: GpuInputs, layout: str) -> float:
-        """Time bringing the filter from kcrs to a layout."""
+        """Time the conversion of the filter from kcrs to a layout."""
         return 0.0 if layout == "nchw" else setting.quick_us(self.copying(placed.w_kcrs, placed.w))
 
     def convert_us(self, problem: Problem, setting: Setting, layout: str, placed: GpuInputs, y: Any) -> float:
-        """Time bringing x and z from, and y to, the problem's layouts where they are not the peer's."""
+        """Time converting x and z from, and y to, the problem's layouts, if they are not the peer's."""
         x_too, y_too = foreign(problem, layout)
         inputs = [(placed.x, problem.layout_in)] if x_too else []
         inputs += [(placed.z, problem.layout_out)] if y_too and placed.z is not None else []

@@ -10,13 +10,13 @@ from tilewright.peers.base import Contestant, Setting, load, needs, symmetric
 from tilewright.peers.pytorch import PyTorch, contestant, no_cuda_torch
 from tilewright.problem import Problem
 
-# As "max-autotune", but for CUDA graphs: those copy x into a buffer of their own at each run, and our
-# protocol records a graph itself.
+# "max-autotune" without CUDA graphs: those copy x into their own buffer in each run, and our protocol records
+# a graph itself.
 _MODE = "max-autotune-no-cudagraphs"
 
 
 class Inductor(PyTorch):
-    """The whole layer compiled at once, in both layouts; slow to compile, so only when asked for."""
+    """The whole layer compiled at once, in both layouts; slow to compile, so only if named."""
 
     name = "inductor"
     usual = False

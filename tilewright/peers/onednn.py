@@ -1,13 +1,13 @@
 """oneDNN, through PyTorch on the CPU: plain, channels-last and prepacked; the fastest counts.
 
-A prepacked filter has alpha in it, and oneDNN fuses bias, residual and activation. Elsewhere the steps of
-the epilogue are PyTorch's own; so is f64, and f16 where the CPU has no arithmetic for it.
+A prepacked filter includes alpha, and oneDNN fuses bias, residual and activation. Otherwise PyTorch does the
+steps of the epilogue itself; also f64, and f16 if the CPU has no arithmetic for it.
 
-PyTorch's OpenMP threads spin after each parallel region, by default for several ms. They then take cores
-from whoever runs next, and where anything else needs a core they wait for each other: a layer of 0.6 ms took
-12 to 40 ms on 4 cores beside one busy process. With a spin of 20,000 rounds (about 0.3 ms, longer than the
-gaps inside a layer, shorter than the flush between contestants) it took 0.5 to 5 ms there, and no longer
-than by default on quiet cores. So that is set, unless the user has chosen.
+PyTorch's OpenMP threads spin after each parallel region, by default for several ms. They take cores from the
+next contestant, and if anything else needs a core they wait for each other: a layer of 0.6 ms took 12 to
+40 ms on 4 cores beside one busy process. With a spin of 20,000 rounds (about 0.3 ms, longer than the gaps
+inside a layer, shorter than the flush between contestants) it took 0.5 to 5 ms there, and no longer than by
+default on idle cores. So that is set, unless the user has chosen a value.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from tilewright.problem import Problem
 from tilewright.runtime.base import Blocking, Run
 
 _SPINS = "GOMP_SPINCOUNT"
-_BLOCK = 16  # oneDNN's blocked layouts hold this many channels together on AVX-512, or divide it
-_FUSED = ("alpha", "bias")  # in whatever has a prepacked filter
-_MAX_IDENTITY = 4096  # most channels for which the blocked input is made by an identity filter
+_BLOCK = 16  # channels in a block of oneDNN's layouts on AVX-512; elsewhere a divisor of this
+_FUSED = ("alpha", "bias")  # always, with a prepacked filter
+_MAX_IDENTITY = 4096  # most channels for which an identity filter makes the blocked input
 
 
 class Onednn(Peer):
@@ -90,11 +90,11 @@ class _Layer:
         self.stride, self.dilation = list(problem.stride), list(problem.dilation)
 
     def padded(self, x: Any) -> Any:
-        """Pad apart, inside the run, where PyTorch has no word for the padding."""
+        """Pad separately, inside the run, if F.conv2d cannot express the padding."""
         return x if symmetric(self.problem) else self.torch.nn.functional.pad(x, self.margins)
 
     def plain(self, layout: str) -> Contestant:
-        """F.conv2d as most people call it."""
+        """F.conv2d as most users call it."""
         form, F = self.formats[layout], self.torch.nn.functional
         x = self.x.contiguous(memory_format=form)
         w = self.w.contiguous(memory_format=form)
@@ -109,7 +109,7 @@ class _Layer:
         return self.contestant(f"onednn {layout}", "conv2d", layout, conv, pack_us, fused)
 
     def packed(self, layout: str) -> Contestant:
-        """The filter in oneDNN's own layout with alpha in it, all fused that PyTorch lets it fuse."""
+        """The filter in oneDNN's own layout, alpha included; everything fused that PyTorch allows."""
         form, fused = self.formats[layout], _FUSED + self.more_fused()
         x = self.x.contiguous(memory_format=form)
         w, pack_us = self.pack(self.padded(x))
@@ -122,13 +122,13 @@ class _Layer:
         return self.contestant(f"onednn {layout} packed", "prepacked filter", layout, conv, pack_us, fused)
 
     def blocked(self) -> Contestant:
-        """Input, filter and output all in oneDNN's blocked layout, as between two layers of a network."""
+        """Input, filter and output in oneDNN's blocked layout, as between two layers of a network."""
         torch, problem = self.torch, self.problem
         if not symmetric(problem) or problem.c % _BLOCK or problem.c > _MAX_IDENTITY:
             raise ValueError(f"needs symmetric padding and a multiple of {_BLOCK} channels")
         eye = torch.eye(problem.c, dtype=self.x.dtype).view(problem.c, problem.c, 1, 1).to_mkldnn()
         with torch.inference_mode(False), torch.no_grad():
-            # x itself, exactly, as the output of a layer whose filter is the identity.
+            # Exactly x, as the output of a layer whose filter is the identity.
             plain = self.x.contiguous().to_mkldnn()
             x = torch.mkldnn_convolution(plain, eye, None, [0, 0], [1, 1], [1, 1], 1)
         w, pack_us = self.pack(self.x)
@@ -151,20 +151,20 @@ class _Layer:
         return made
 
     def eager(self, done: tuple[str, ...], form: Any) -> Eager:
-        """Return what is left of the epilogue, on tensors of a layout."""
+        """Return the remaining steps of the epilogue, on tensors of a layout."""
         bias = None if self.bias is None else self.bias.view(1, -1, 1, 1)
         z = None if self.z is None else self.z.contiguous(memory_format=form)
         return Eager(self.problem.epilogue, bias, z, done)
 
     def more_fused(self) -> tuple[str, ...]:
-        """Say what is fused beside alpha and bias: an activation, or a residual of factor 1 and its ReLU."""
+        """Return the other fused steps: an activation, or a residual of factor 1 and its ReLU."""
         e = self.problem.epilogue
         if not e.add:
             return ("act",)
         return ("add", "act") if e.beta == 1.0 and e.act in ("", "relu") else ()
 
     def pointwise(self, x: Any, w: Any, z: Any) -> Any:
-        """Convolve with a reordered filter, and with what is fused."""
+        """Convolve with a reordered filter and the fused steps."""
         where = (self.pad, self.stride, self.dilation, self.problem.groups)
         e, more = self.problem.epilogue, self.more_fused()
         convolve = self.torch.ops.mkldnn._convolution_pointwise
@@ -180,7 +180,7 @@ class _Layer:
         return convolve(x, w, self.bias, *where, *known[fused], "")
 
     def pack(self, x: Any) -> tuple[Any, float]:
-        """Reorder the filter, alpha in it, for this input; return it and the time taken."""
+        """Reorder the filter, with alpha, for this input; return it and the time in us."""
         made: list[Any] = []
         reorder, alpha = self.torch.ops.aten.mkldnn_reorder_conv2d_weight, self.problem.epilogue.alpha
         rest: tuple[Any, ...] = (self.pad, self.stride, self.dilation, self.problem.groups, list(x.shape))
@@ -196,7 +196,7 @@ class _Layer:
         self, name: str, what: str, layout: str, conv: Callable[[], Any], pack_us: float,
         fused: tuple[str, ...],
     ) -> Contestant:  # fmt: skip
-        """Wrap a function that returns y; its last result is kept for the check."""
+        """Make a contestant of a function that returns y; its last result is kept for the check."""
         torch, problem = self.torch, self.problem
         last: list[Any] = [None]
 
@@ -234,7 +234,7 @@ class _Layer:
 
 @contextmanager
 def _spinning_briefly() -> Iterator[None]:
-    """Bound the spinning of the OpenMP threads of PyTorch, which reads the bound once, as it is imported."""
+    """Limit the spinning of PyTorch's OpenMP threads; PyTorch reads the limit once, when it is imported."""
     if "torch" in sys.modules or {"OMP_WAIT_POLICY", _SPINS} & os.environ.keys():
         yield
         return

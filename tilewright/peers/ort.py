@@ -30,15 +30,15 @@ _OPSET, _IR = 17, 8  # old enough for every ONNX Runtime since 1.12
 
 
 class OnnxRuntime(Peer):
-    """One Conv node and one for each step of the epilogue, which ONNX Runtime fuses as it knows how.
+    """One Conv node and one for each step of the epilogue, which ONNX Runtime fuses as far as it can.
 
-    It knows nchw only, and may reorder to its own blocks inside. f16 it computes as f32 where the CPU has
+    It supports nchw only, and may reorder to its own blocks internally. It computes f16 as f32 if the CPU has
     no arithmetic for it.
     """
 
     name = "onnxruntime"
     backends = ("opencl", "numpy")
-    dtypes = ("f32", "f16", "i8")  # of f64 and bf16 it has no convolution on a CPU
+    dtypes = ("f32", "f16", "i8")  # it has no convolution in f64 and bf16 on a CPU
 
     def absent(self, device: Device) -> str | None:
         return needs(self.name, ("onnxruntime", "onnxruntime onnx"), ("onnx", "onnx"))
@@ -76,7 +76,7 @@ def _contestant(problem: Problem, inputs: Inputs, setting: Setting, level: str, 
 
 
 class _Graph:
-    """A chain of nodes: each reads what the one before wrote."""
+    """A chain of nodes: each reads the previous one's result."""
 
     def __init__(self, last: str) -> None:
         self.helper, self.numpy_helper = load("onnx.helper"), load("onnx.numpy_helper")
@@ -90,7 +90,7 @@ class _Graph:
         return name
 
     def add(self, op: str, *more: str, first: str = "", **attributes: Any) -> str:
-        """Add a node that reads the last result, or ``first``, and more; return its result's name."""
+        """Add a node that reads the last result, or ``first``, and ``more``; return its result's name."""
         made = f"v{len(self.nodes)}"
         self.nodes.append(self.helper.make_node(op, [first or self.last, *more], [made], **attributes))
         self.last = made
@@ -98,7 +98,7 @@ class _Graph:
 
 
 def _layer_model(problem: Problem, inputs: Inputs) -> bytes:
-    """Build the model of a layer: the filter and the bias are constants of it."""
+    """Build the model of a layer; filter and bias are constants."""
     graph, e = _Graph("x"), problem.epilogue
     top, bottom, left, right = problem.pad
     dtype = inputs.bias.dtype
@@ -146,7 +146,7 @@ def _finish(graph: _Graph, problem: Problem, dtype: Any) -> None:
         raise unknown(e, "ONNX Runtime")
     if e.pool:
         integers, tensor = problem.dtype == "i8", load("onnx").TensorProto
-        if integers:  # there is no MaxPool of i32; f64 holds each of them
+        if integers:  # there is no MaxPool of i32; f64 represents i32 exactly
             graph.add("Cast", to=tensor.DOUBLE)
         op = {"max": "MaxPool", "avg": "AveragePool"}[e.pool.mode]
         size, stride = [e.pool.size] * 2, [e.pool.stride] * 2
@@ -158,7 +158,7 @@ def _finish(graph: _Graph, problem: Problem, dtype: Any) -> None:
 def _model(
     nodes: list[Any], shapes: dict[str, tuple[int, ...]], dtypes: dict[str, Any], constants: list[Any]
 ) -> bytes:
-    """Serialise nodes that read every named array but y, which they write."""
+    """Serialise a model of nodes that read all named arrays but y, which they write."""
     helper = load("onnx.helper")
     code = helper.np_dtype_to_tensor_dtype
     *given, y = [helper.make_tensor_value_info(name, code(dtypes[name]), shapes[name]) for name in shapes]
@@ -170,7 +170,7 @@ def _model(
 
 
 def _session(model: bytes, threads: int, level: str) -> Any:
-    """Open a session whose threads spin during a run and sleep as soon as it is over."""
+    """Open a session whose threads spin during a run and sleep after it."""
     ort = load("onnxruntime")
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
@@ -183,7 +183,7 @@ def _session(model: bytes, threads: int, level: str) -> Any:
 
 
 def _bind(session: Any, arrays: dict[str, Array], y: Array) -> tuple[Any, Any]:
-    """Bind the inputs and y; return the binding and the value that y is written to."""
+    """Bind the inputs and y; return the binding and the value of y."""
     value = load("onnxruntime").OrtValue.ortvalue_from_numpy
     result, binding = value(y), session.io_binding()
     for name, array in arrays.items():
@@ -201,7 +201,7 @@ def _convert_us(problem: Problem, setting: Setting, arrays: dict[str, Array], y:
 
 
 def _transpose_us(setting: Setting, array: Array, perm: tuple[int, ...]) -> float:
-    """Time a Transpose of an array, once it is contiguous."""
+    """Time a Transpose of an array, which is made contiguous before."""
     source, target = np.ascontiguousarray(array), np.ascontiguousarray(array.transpose(perm))
     node = load("onnx.helper").make_node("Transpose", ["x"], ["y"], perm=list(perm))
     shapes = {"x": source.shape, "y": target.shape}

@@ -13,7 +13,7 @@ from tilewright.peers.eager import told
 from tilewright.peers.gpu import GpuArrays, GpuInputs
 from tilewright.problem import Problem
 
-Forward = Callable[[Any], Any]  # from x to what comes of it
+Forward = Callable[[Any], Any]  # from x to the result
 
 
 def no_cuda_torch(peer: str) -> str | None:
@@ -25,9 +25,9 @@ def no_cuda_torch(peer: str) -> str | None:
 
 
 def as_asked(problem: Problem) -> None:
-    """Multiply as the problem asks and add in f32 at least, in all of PyTorch and for the whole process.
+    """Make PyTorch multiply in the problem's precision and add in f32 or wider, for the whole process.
 
-    TF32 is barred but where it is asked for, and f16 or bf16 for the sums of a matrix product's parts always.
+    TF32 is allowed only if the problem asks for it; partial sums of matrix products in f16 or bf16 never.
     """
     torch = load("torch")
     torch.backends.cudnn.allow_tf32 = problem.math == "tf32"
@@ -38,12 +38,12 @@ def as_asked(problem: Problem) -> None:
 
 
 def tf32(problem: Problem) -> str:
-    """Say in a detail that factors may be those of TF32."""
+    """Return the part of a ``detail`` that says that TF32 is allowed."""
     return ", TF32 allowed" if problem.math == "tf32" else ""
 
 
 class PyTorch(Peer):
-    """F.conv2d, which picks the fastest cuDNN engine that it finds, or a kernel of its own."""
+    """F.conv2d, which picks the fastest cuDNN engine that it finds, or its own kernel."""
 
     name = "pytorch"
     backends = ("cuda",)
@@ -66,7 +66,7 @@ class PyTorch(Peer):
 
 
 def fused(problem: Problem) -> tuple[str, ...]:
-    """Return the steps of the epilogue that F.conv2d does."""
+    """Return the steps of the epilogue that F.conv2d includes."""
     return ("bias",) if problem.epilogue.alpha == 1.0 else ()
 
 
@@ -74,7 +74,7 @@ def contestant(
     peer: str, problem: Problem, inputs: Inputs, setting: Setting, layout: str, detail: str,
     compiled: Callable[[Forward], Forward] = lambda layer: layer,
 ) -> Contestant:  # fmt: skip
-    """Make a contestant of F.conv2d and what is left of the epilogue, ``compiled`` into one; run it once."""
+    """Make a contestant of F.conv2d and the other steps, maybe ``compiled`` into one; run it once."""
     torch, gpu = load("torch"), GpuArrays(setting)
     placed = gpu.place(problem, inputs, layout)
     layer = convolution(problem, placed, fused(problem))
@@ -98,7 +98,7 @@ def contestant(
 
 
 def convolution(problem: Problem, placed: GpuInputs, fused: tuple[str, ...]) -> Forward:
-    """Return F.conv2d of an x, its bias in it if that is among ``fused``; padded apart if need be."""
+    """Return F.conv2d of x, with the bias if that is ``fused``; it pads separately if needed."""
     functional = load("torch").nn.functional
     top, bottom, left, right = problem.pad
     pad = (top, left) if symmetric(problem) else (0, 0)

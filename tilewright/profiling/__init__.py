@@ -1,1 +1,1 @@
-"""What limits a kernel: hardware counters where they can be read, else the model's figures, marked so."""
+"""What limits a kernel: from hardware counters if they can be read, else the model's figures, marked so."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-BUSY = 60.0  # % of a pipe's peak from which it is what limits
+BUSY = 60.0  # % of a pipe's peak from which it counts as the limiter
 _SHOWN = 3  # kinds of instructions named beside the issue slots
 
 
@@ -20,7 +20,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """What is known of one launch (or, by the model, of the whole run), and what limits it."""
+    """The figures of one launch (or, from the model, of the whole run), and its limiter."""
 
     kernel: str
     figures: tuple[Figure, ...]
@@ -34,7 +34,7 @@ class Profile:
     Attributes:
         source: "ncu" (counters, measured) or "model" (predicted).
         why: why there are no counters; empty if there are.
-        kernels: by launch, in order.
+        kernels: one per launch, in order.
     """
 
     source: str
@@ -50,7 +50,7 @@ def limiter(
     Args:
         pipes: % of its peak that each pipe or memory reached.
         instructions: how often each kind was issued; empty if unknown.
-        stalls: warps that waited for each reason, in any unit; empty if unknown.
+        stalls: warps waiting for each reason, in any unit; empty if unknown.
     """
     if not pipes:
         return "not known: no counter of a pipe could be read"
@@ -64,7 +64,7 @@ def limiter(
 
 
 def mix(pipe: str, instructions: Mapping[str, float]) -> str:
-    """Name what fills the issue slots."""
+    """Name the instructions that fill the issue slots."""
     if pipe != "issue slots" or not any(instructions.values()):
         return ""
     total = sum(instructions.values())

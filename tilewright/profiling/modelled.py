@@ -1,4 +1,4 @@
-"""The model's figures of a kernel, where counters cannot be read: predicted, and marked as such."""
+"""The model's figures of a kernel, for when counters cannot be read: predicted, and marked as such."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.problem import Problem
 from tilewright.profiling.figures import Figure, KernelProfile, Profile, mix
 from tilewright.search.model import estimate
 
-# Facts of the model that are times: the pipe or memory that each stands for.
+# Facts of the model that are times: the pipe or memory of each.
 _GPU_PIPES = {
     "issue_slots_us": "issue slots", "shared_port_us": "shared-memory port", "l2_us": "L2 cache",
     "tensor_us": "tensor cores", "dram_us": "device memory", "stalls_us": "latency",
@@ -19,7 +19,7 @@ _CPU_PIPES = {
     "multiply_add_us": "multiply-add pipes", "load_ports_us": "load ports", "issue_slots_us": "issue slots",
     "latency_us": "latency", "filter_stream_us": "caches", "dram_us": "main memory",
 }  # fmt: skip
-# Terms of the model that no pipe stands for.
+# Terms of the model that belong to no pipe.
 _BESIDE = {
     "launch_us": "the launch", "first_loads_us": "the first loads", "copying_us": "copying the input",
     "stores_us": "stores", "combine_us": "the meeting of shares of C", "other_launches_us": "other launches",
@@ -29,7 +29,7 @@ _SHARES = ("occupancy", "useful_outputs", "tail")
 
 
 def modelled(family: Family, problem: Problem, device: Device, config: Config, why: str) -> Profile:
-    """Predict what a profiler would see; ``why`` says why none was asked."""
+    """Predict a profiler's figures; ``why`` says why no profiler was used."""
     if not family.tunable:
         text = "not known: the model does not know this family"
         return Profile("model", why, (KernelProfile(family.name, (), text),))
@@ -50,7 +50,7 @@ def modelled(family: Family, problem: Problem, device: Device, config: Config, w
 def _limiter(
     family: Family, problem: Problem, device: Device, config: Config, times: dict[str, float], total_us: float
 ) -> str:
-    """Name what takes longest: a pipe, or what stands before and behind the main loop."""
+    """Name what takes longest: a pipe, or the work before and after the main loop."""
     name = max(times, key=lambda key: times[key])
     text = f"{name}: {100 * times[name] / total_us:.0f}% of the predicted time"
     work = family.work(problem, device, config)

@@ -1,4 +1,4 @@
-"""Hardware counters of a kernel, read by NVIDIA's ``ncu`` over ``tilewright run``."""
+"""Hardware counters of a kernel, read by NVIDIA's ``ncu``, which profiles ``tilewright run``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NoCounters(Exception):
 
 @dataclass(frozen=True)
 class Counter:
-    """A metric of ncu, what it is called here, and the factor to its unit."""
+    """A metric of ncu, our name for it, and the factor to our unit."""
 
     metric: str
     name: str
@@ -58,7 +58,7 @@ INSTRUCTIONS = (
     Counter("smsp__inst_executed_pipe_fma.sum", "multiply-adds"),
     Counter("smsp__sass_inst_executed_op_shared_ld.sum", "shared-memory loads"),
     Counter("smsp__sass_inst_executed_op_global_ld.sum", "global loads"),
-    Counter("smsp__inst_executed.sum", "others"),  # of all; less the three above
+    Counter("smsp__inst_executed.sum", "others"),  # of all instructions; the three above are subtracted
 )
 THREAD_FLOPS = {
     "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": 2.0,
@@ -79,7 +79,7 @@ STALLS = {
 
 
 def metrics() -> list[str]:
-    """Every metric that is asked for."""
+    """Return all metrics that are requested."""
     named = [counter.metric for counter in (*COUNTERS, *PIPES, *INSTRUCTIONS)]
     return [*named, *THREAD_FLOPS, *STALLS]
 
@@ -101,7 +101,7 @@ def profiled(plan: Plan) -> Profile:
     wanted = metrics()
     output = _run(command(tool, kernels, wanted, target))
     unknown = set(_UNKNOWN.findall(output))
-    if unknown and not parse(output):  # metrics differ between architectures: ask for the others
+    if unknown and not parse(output):  # metrics differ between architectures: retry with the known ones
         wanted = [metric for metric in wanted if metric not in unknown]
         output = _run(command(tool, kernels, wanted, target))
     found = parse(output)
@@ -111,16 +111,16 @@ def profiled(plan: Plan) -> Profile:
 
 
 def command(tool: str, kernels: Sequence[str], wanted: Iterable[str], target: Sequence[str]) -> list[str]:
-    """Return the command line: the first launches of these kernels, at the clocks that users meet."""
+    """Return the command line: it profiles the first launches of these kernels, at the usual clocks."""
     names = "|".join(dict.fromkeys(kernels))
     how = ["--csv", "--print-units", "base", "--clock-control", "none", "--launch-count", str(len(kernels))]
     return [tool, *how, "--kernel-name", f"regex:^({names})$", "--metrics", ",".join(wanted), *target]
 
 
 def parse(output: str) -> list[tuple[str, dict[str, float]]]:
-    """Read ncu's CSV, one line a metric: for each launch its kernel's name and metrics.
+    """Parse ncu's CSV, one line per metric: for each launch, its kernel's name and metrics.
 
-    Lines of ncu's own and of the profiled program stand around it, and are skipped.
+    Other lines of ncu and those of the profiled program are skipped.
     """
     lines = [line for line in output.splitlines() if line.startswith('"')]
     head = next((i for i, line in enumerate(lines) if line.startswith('"ID",')), None)
@@ -173,7 +173,7 @@ def _reason(output: str) -> str:
 
 
 def _number(text: str | None) -> float | None:
-    """Read a number of ncu's, which may have commas between thousands; None for n/a."""
+    """Parse a number of ncu's, which may have commas between thousands; None for n/a."""
     try:
         return float((text or "").replace(",", ""))
     except ValueError:

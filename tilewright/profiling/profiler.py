@@ -1,4 +1,4 @@
-"""A plan's profile from whatever can be read here."""
+"""A plan's profile, from counters or from the model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilewright.profiling.modelled import modelled
 
 
 def profile(plan: Plan) -> Profile:
-    """Return the counters of each launch of a plan; where none can be read, what the model says, and why."""
+    """Return the counters of each launch of a plan; if they cannot be read, the model's figures, and why."""
     try:
         return ncu.profiled(plan)
     except ncu.NoCounters as error:

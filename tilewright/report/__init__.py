@@ -1,1 +1,1 @@
-"""Results to people: terminal tables, Markdown, JSON, SVG plots, the tables of README.md and docs/."""
+"""Presentation of results: terminal tables, Markdown, JSON, SVG plots, the tables of README.md and docs/."""

@@ -1,4 +1,4 @@
-"""Why a kernel won: what the model sees of it, what was measured, and how close the next one came."""
+"""Why a kernel won: what the model predicts, what was measured, and how close the runner-up is."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tilewright.report.table import Table, figure_text, time_text, width_text
 
 @dataclass(frozen=True)
 class Subject:
-    """What is explained.
+    """The kernel to explain.
 
     Attributes:
-        estimate: what the model says; None for a family that it does not know.
+        estimate: the model's prediction; None for a family that it does not know.
         note: why this config: "stored winner", "the model's choice", "named by --config".
         history: every record of the problem on the device, oldest first.
-        named: whether the user named the config: no search need try it.
-        options: of ``tilewright tune`` or ``run`` for it, as text behind the problem: " --device cpu".
-        blueprint: its launches and workspace; None: not laid out.
+        named: whether the user named the config, so that a search need not try it.
+        options: for ``tilewright tune`` or ``run``, as text that follows the problem: " --device cpu".
+        blueprint: its launches and workspace; None if unknown.
     """
 
     problem: Problem
@@ -44,11 +44,11 @@ class Subject:
 
 @dataclass(frozen=True)
 class Shown:
-    """A value of the JSON whose table has it in words, or one that stands in one of the two alone.
+    """A value that differs between the JSON and the table, or is in one of them only.
 
     Attributes:
-        value: what is in the JSON; None: nothing.
-        text: what is in the table; empty: no line.
+        value: of the JSON; None: left out.
+        text: of the table; empty: left out.
     """
 
     value: object
@@ -65,11 +65,11 @@ TITLES = {
     "predicted_terms_us": "predicted time by term, us",
     "predicted_against_measured": "predicted against measured",
     "runner_up": "runner-up",
-}  # of tables; other keys are their own
+}  # labels in tables; other keys are their own
 
 
 def sections(subject: Subject) -> list[Section]:
-    """Everything there is to say, in groups of named figures."""
+    """Return the whole explanation, as groups of named figures."""
     return [
         ("layer", _layer(subject.problem, subject.device)),
         ("config", _config(subject)),
@@ -84,14 +84,14 @@ def sections(subject: Subject) -> list[Section]:
 
 
 def tables(found: list[Section]) -> list[Table]:
-    """One small table for each section that has something to say."""
+    """Return a small table for each section that is not empty."""
     lines = {key: [(_name(k), _value(v)) for k, v in rows.items()] for key, rows in found if rows}
     bodies = {key: tuple((name, text) for name, text in rows if text) for key, rows in lines.items()}
     return [Table(TITLES.get(key, key), ("", ""), body, words=True) for key, body in bodies.items()]
 
 
 def document(found: list[Section]) -> dict[str, dict[str, object]]:
-    """The same as JSON: what is a number or a list of names stands there as one."""
+    """Return the same for JSON: numbers and lists of names are not turned into text."""
     values = {
         key: {k: v.value if isinstance(v, Shown) else v for k, v in rows.items()} for key, rows in found
     }
@@ -99,7 +99,7 @@ def document(found: list[Section]) -> dict[str, dict[str, object]]:
 
 
 def best_records(history: Sequence[Record]) -> list[Record]:
-    """The newest correct record of each config, the fastest first."""
+    """Return the newest correct record of each config, the fastest first."""
     newest = {record.config: record for record in history if record.is_right}
     return sorted(newest.values(), key=lambda record: record.cold_us)
 
@@ -154,7 +154,7 @@ def _launches(subject: Subject) -> Facts:
 
 
 def _pool(subject: Subject) -> Facts:
-    """How the pool is done, and what the other way costs: as measured, else as the model has it."""
+    """How the pool is computed, and the cost of the other way: measured, else predicted."""
     asked = (subject.problem, subject.device, subject.config)
     if subject.problem.epilogue.pool is None or subject.blueprint is None:
         return {}
@@ -189,7 +189,7 @@ def _terms(estimate: Estimate | None) -> Facts:
 
 
 def _not_measured(subject: Subject) -> str:
-    """Say how to measure a config, where it can be."""
+    """Say how to measure a config, if that is possible."""
     if subject.device.backend == "numpy":
         return "never: NumPy computes the answer, without a kernel"
     if subject.named or not subject.family.tunable:
@@ -210,7 +210,7 @@ def _measured(subject: Subject) -> Facts:
     rows["runs"] = Shown(figure.runs)
     if subject.estimate:
         rows["predicted_over_measured"] = subject.estimate.total_us / figure.cold_us
-    if subject.device.rates.source != "default":  # a guess says nothing of floors
+    if subject.device.rates.source != "default":  # guessed rates give no floor
         rows["floor_over_measured"] = floor(subject.problem, subject.device).us / figure.cold_us
     rows["tflops"] = subject.problem.flops / figure.cold_us * 1e-6
     if figure.warm_us is not None:
@@ -266,7 +266,7 @@ def _figure(record: Record) -> Measurement:
 
 
 def _timed(name: str, figure: Measurement, more: str = "") -> Facts:
-    """A time and its interval: two numbers of the JSON, one line of the table."""
+    """A time and its interval: two numbers in the JSON, one line in the table."""
     text = f"{time_text(figure.cold_us)} ± {width_text(figure.cold_us, figure.ci95_us)}{more}"
     return {f"{name}_us": Shown(figure.cold_us, text), f"{name}_ci95_us": Shown(figure.ci95_us)}
 

@@ -1,4 +1,4 @@
-"""Results files of any kind, and what is made of several: one page, one Markdown, one CSV."""
+"""Results files of any kind, and several combined: as one page, Markdown or CSV."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ USUAL = ("benchmarks/*/*.json", "benchmarks/*/studies/*.json")
 
 @dataclass(frozen=True)
 class Gathered:
-    """One results file: its name, its document, and what it says."""
+    """One results file: its name, its document, and the parsed results."""
 
     name: str
     document: Any
@@ -36,17 +36,17 @@ class Gathered:
 
 
 def usual(folder: Path) -> list[Path]:
-    """Return the committed results below a folder."""
+    """Return the committed results files in a folder."""
     return sorted(path for pattern in USUAL for path in folder.glob(pattern))
 
 
 def gather(paths: Sequence[Path]) -> list[Gathered]:
-    """Read results files, benchmarks and studies alike; one given twice is read once.
+    """Read results files of benchmarks and studies; one that is given twice is read once.
 
-    Each has the name of its folder and its own, or where these are another's too, all of its path.
+    Each is named by its folder and file name, or by its full path if another has the same.
 
     Raises:
-        StoreError: a file cannot be read or is no results file; says which and why.
+        StoreError: a file cannot be read or is not a results file; says which and why.
     """
     found = []
     short = {path: f"{path.parent.name} {path.stem}".strip() for path in paths}
@@ -58,7 +58,7 @@ def gather(paths: Sequence[Path]) -> list[Gathered]:
 
 
 def of_document(name: str, document: Any) -> Gathered:
-    """Turn a document of either kind into values.
+    """Parse a document of either kind.
 
     Raises:
         StoreError: names what is missing or of the wrong type.
@@ -69,7 +69,7 @@ def of_document(name: str, document: Any) -> Gathered:
 
 
 def html(title: str, found: Sequence[Gathered]) -> str:
-    """Everything as one page."""
+    """Return everything as one HTML page."""
     return page(
         title,
         [
@@ -81,7 +81,7 @@ def html(title: str, found: Sequence[Gathered]) -> str:
 
 
 def as_markdown(found: Sequence[Gathered]) -> str:
-    """Everything as Markdown."""
+    """Return everything as Markdown."""
     return "\n".join(
         study_markdown(one.results) if isinstance(one.results, StudyResult)
         else f"# {one.name}\n\n{markdown(results_table(one.results))}\n"
@@ -90,7 +90,7 @@ def as_markdown(found: Sequence[Gathered]) -> str:
 
 
 def tables(found: Sequence[Gathered]) -> list[Table]:
-    """Everything as tables for the terminal."""
+    """Return everything as tables for the terminal."""
     laid: list[Table] = []
     for one in found:
         if isinstance(one.results, StudyResult):
@@ -101,7 +101,7 @@ def tables(found: Sequence[Gathered]) -> list[Table]:
 
 
 def as_csv(found: Sequence[Gathered]) -> str:
-    """Everything as lines of: file, part, row, column, value."""
+    """Return everything as CSV lines of file, part, row, column, value."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("file", "part", "row", "column", "value"))

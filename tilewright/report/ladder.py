@@ -1,4 +1,4 @@
-"""The ladder of a study's part: the steps of a layer, how much faster each made it, here and as published."""
+"""The ladder of a study's part: the steps of a layer and their speed-ups, here and as published."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from tilewright.studies.study import PartResult, Value
 
 Row = Mapping[str, Value]
-LADDERS = ("ladder", "sweep")  # the charts that show one
+LADDERS = ("ladder", "sweep")  # the kinds of chart that show a ladder
 
 
 def layers(part: PartResult) -> list[Value]:
-    """Return the layers of a part, in its order."""
+    """Return the layers of a part, in order."""
     return list(dict.fromkeys(row.get("layer") for row in part.rows))
 
 
@@ -22,5 +22,5 @@ def rungs(part: PartResult, layer: Value) -> list[Row]:
 
 
 def base(rows: Sequence[Row]) -> str:
-    """Name the step that speed-ups are over."""
+    """Return the name of the step that is the baseline of speed-ups."""
     return next((str(row["step"]) for row in rows if row.get("speedup") == 1.0), "the first step")

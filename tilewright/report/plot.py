@@ -1,4 +1,4 @@
-"""Results as a plot: for each layer and peer, how many times longer the peer takes than we do."""
+"""Results as a plot: for each layer and peer, the peer's time / ours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.bench.rows import BenchRow
 from tilewright.errors import OutputError, how_to_get
 from tilewright.report.results import Results
 
-# One middle grey and four middle tones: each stands out from a white page and from a black one.
+# A middle grey and four middle tones, visible on a white page and on a black one.
 INK = "#808080"
 COLOURS = ("#3b8ed0", "#e0823d", "#35a37c", "#b06fc4", "#c9a227", "#d1605e")
 
@@ -20,9 +20,9 @@ FORMATS = (".svg", ".png", ".pdf")
 
 
 def draw(results: Results, path: Path) -> None:
-    """Write grouped bars, one group a layer, one bar a peer; the line at 1 is our own time.
+    """Write grouped bars, one group per layer, one bar per peer; the line at 1 is our own time.
 
-    The file's suffix says the format, one of ``FORMATS``.
+    The file's suffix gives the format, one of ``FORMATS``.
 
     Raises:
         OutputError: matplotlib is missing, no layer has a ratio to draw, or the file cannot be written.
@@ -39,7 +39,7 @@ def draw(results: Results, path: Path) -> None:
 
 
 def save(path: Path, size: tuple[float, float], fill: Callable[[Any], None]) -> None:
-    """Write what ``fill`` draws on axes of a size in inches.
+    """Write a plot that ``fill`` draws on axes; ``size`` is in inches.
 
     Raises:
         OutputError: matplotlib is missing, or the file cannot be written.
@@ -66,7 +66,7 @@ def save(path: Path, size: tuple[float, float], fill: Callable[[Any], None]) -> 
 
 
 def drawable(path: Path) -> None:
-    """Say that a file has another format, or matplotlib is missing, before anything slow is done.
+    """Check, before anything slow is done, that a plot can be drawn in the file's format.
 
     Raises:
         OutputError: the file's name does not end in one of ``FORMATS``, or matplotlib is missing.
@@ -111,7 +111,7 @@ def _dress(axes: Any, rows: list[BenchRow], results: Results) -> None:
 
 
 def bare_axes(axes: Any, grid: str, base: str) -> None:
-    """Leave the spine that bars stand on, and lines across them."""
+    """Remove all spines but the one that bars start from, and draw grid lines."""
     axes.tick_params(colors=INK)
     axes.set_axisbelow(True)
     axes.grid(axis=grid, color=INK, alpha=0.3, linewidth=0.6)

@@ -1,4 +1,4 @@
-"""A study's ladder as a plot: how many times as fast as the first step each is, here and as published."""
+"""A study's ladder as a plot: each step's speed-up over the first, here and as published."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tilewright.studies.document import StudyResult
 
 
 def draw_study(result: StudyResult, path: Path) -> None:
-    """Write the first ladder of a study: how many times as fast as its first step each step is.
+    """Write the first ladder of a study: each step's speed-up over the first step.
 
-    Of several layers the first with published figures is drawn; these, of the source's device, are outlines.
+    The first layer with published figures is drawn; these, from the source's device, are outlines.
 
     Raises:
         OutputError: matplotlib is missing, no part of the study has a ladder, or the file cannot be written.

@@ -1,4 +1,4 @@
-"""How a pool is done, fused into the kernel that sums or by a second one, and what the other way costs."""
+"""How a pool is computed, fused or by a second kernel, and the cost of the other way."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tilewright.search.model import estimate
 from tilewright.search.ranking import rank
 from tilewright.search.space import usable
 
-LOOKED_AT = 2000  # configs of the model's order
+LOOKED_AT = 2000  # most configs that are examined, in the model's order
 WAYS = ("fused: pooled where the sums are made", "two_pass: a second kernel pools what the first one stored")
 
 
 def apart(problem: Problem, device: Device, config: Config) -> bool:
-    """Whether a legal config leaves the pool to a kernel that does nothing else but add shares."""
+    """Whether a legal config leaves the pool to a second kernel, which at most adds partial sums besides."""
     last = family(config.family).blueprint(problem, device, config).launches[-1]
     return last.kernel in ("sum_shares", "pool")
 
@@ -29,10 +29,10 @@ def apart(problem: Problem, device: Device, config: Config) -> bool:
 def measured_otherwise(
     problem: Problem, device: Device, config: Config, ranked: Sequence[Record]
 ) -> Record | None:
-    """Return the first record whose config pools the other way than the given one."""
+    """Return the first record whose config pools in the other way."""
     mine = apart(problem, device, config)
     for record in ranked:
-        with suppress(ConfigError):  # of an older source
+        with suppress(ConfigError):  # a record of older kernels may be illegal now
             other = Config.parse(record.config)
             family(other.family).check(problem, device, other)
             if apart(problem, device, other) != mine:
@@ -41,7 +41,7 @@ def measured_otherwise(
 
 
 def predicted_otherwise(problem: Problem, device: Device, config: Config) -> tuple[Config, Estimate] | None:
-    """Return what the model likes best of the configs that pool the other way than the given one."""
+    """Return the model's best config that pools in the other way, and its estimate."""
     mine = apart(problem, device, config)
     found = [
         (other, estimate(family(other.family), problem, device, other))
@@ -52,7 +52,7 @@ def predicted_otherwise(problem: Problem, device: Device, config: Config) -> tup
 
 
 def _candidates(problem: Problem, device: Device, config: Config) -> Iterator[Config]:
-    """Yield the config itself with its sums handed on the other way, and of each family the best few."""
+    """Yield the config itself with the other way to combine sums, and the best few of each family."""
     turned = NONE if config.values.get("combine") == TWO_PASS else TWO_PASS
     with suppress(ConfigError):
         other = Config.make(config.family, {**config.values, "combine": turned})

@@ -1,7 +1,7 @@
-"""The results document of a benchmark (``benchmarks/<device>/<suite>-<dtype>.json``) as values.
+"""Parsing the results document of a benchmark (``benchmarks/<device>/<suite>-<dtype>.json``).
 
-What ``BenchRow.to_json`` wrote is read back; keys that are not known are skipped, and keys that an
-older version did not write have their defaults.
+It reads what ``BenchRow.to_json`` wrote; unknown keys are skipped, and keys that an older version did not
+write get their defaults.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilewright.errors import ProblemError, StoreError, shown
 from tilewright.fields import Fields, read_document
 from tilewright.problem import Problem
 
-_ERRORS = ("max_error", "error_bound", "worst")  # of answers of any size, and of wrong ones
+_ERRORS = ("max_error", "error_bound", "worst")  # of any size, since answers may be large, or wrong
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Results:
 
     Attributes:
         device: facts of the device and the versions of what ran there.
-        date: when it was measured, to the second.
-        commit: of the code that measured it; several, with commas, if its rows are of several runs.
+        date: time of the measurement, to the second.
+        commit: of the code that measured it; several, separated by commas, if its rows are of several runs.
         rows: its layers, in order.
         protocol: how all of them were measured.
     """
@@ -41,23 +41,23 @@ class Results:
 
     @property
     def peer_names(self) -> list[str]:
-        """Every peer of any row, in order of appearance."""
+        """Return all peers of all rows, in order of appearance."""
         return list(dict.fromkeys(name for row in self.rows for name in row.peers))
 
     @property
     def family_names(self) -> list[str]:
-        """Every family of ours that takes a layer, in order of appearance."""
+        """Return all our families that take a layer, in order of appearance."""
         return list(dict.fromkeys(name for row in self.rows for name in row.ours.families))
 
     def told_apart(self) -> Results:
-        """Return it with rows of one name told apart by their dtype and layout, as in ``R3 q8 nhwc``."""
+        """Return it with dtype and layout added to names that several rows share, as in ``R3 q8 nhwc``."""
         times = Counter(row.name for row in self.rows)
         named = (_named(row) if times[row.name] > 1 else row for row in self.rows)
         return replace(self, rows=tuple(named))
 
     @property
     def geomean(self) -> float | None:
-        """Geometric mean over layers of (fastest peer / ours); None if no layer has both."""
+        """Return the geometric mean over layers of fastest peer / ours; None if no layer has both."""
         return mean_of_those([row.ratio for row in self.rows])
 
 
@@ -68,7 +68,7 @@ def _named(row: BenchRow) -> BenchRow:
 
 
 def mean_of_those(values: list[float | None]) -> float | None:
-    """Geometric mean of what is there."""
+    """Return the geometric mean of the values that are not None."""
     there = [value for value in values if value]
     return geometric_mean(there) if there else None
 
@@ -77,16 +77,16 @@ def load(path: Path) -> Results:
     """Read a results file.
 
     Raises:
-        StoreError: the file is missing, no JSON, or no results document (the bad key is named).
+        StoreError: the file is missing, not JSON, or not a results document (names the bad key).
     """
     return read_document(path, parse, "results file", "'bench --json'")
 
 
 def earlier_results(file: Path | None, device: str, protocol: Mapping[str, Any]) -> Results:
-    """Read what an earlier run on a device, by its key, left in a file; no rows if there is none.
+    """Read the results that an earlier run left in a file; no rows if there is none. ``device`` is its key.
 
     Raises:
-        StoreError: as ``load``, or it is of another device, or was measured in another way.
+        StoreError: as ``load``, or it is of another device, or was measured by another protocol.
     """
     if file is None or not file.exists():
         return Results(device={}, date="", commit="", rows=())
@@ -104,7 +104,7 @@ def earlier_results(file: Path | None, device: str, protocol: Mapping[str, Any])
 
 
 def parse(document: Any) -> Results:
-    """Turn a results document into values.
+    """Parse a results document.
 
     Raises:
         StoreError: names the key that is missing or has the wrong type.
@@ -125,10 +125,10 @@ def parse(document: Any) -> Results:
 
 
 def checked(device: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a document says of its device, of which charts divide by the rates and peaks.
+    """Return a document's facts of the device, after checking rates and peaks: charts divide by them.
 
     Raises:
-        StoreError: one of these is no number above 0.
+        StoreError: one of these is not a number above 0.
     """
     f = Fields(device, "device")
     for name in ("rates", "peak_tflops"):

@@ -1,4 +1,4 @@
-"""Results of a benchmark as a table: ours, the floor, the peers, and what is to be known of them."""
+"""Results of a benchmark as a table: ours, the floor, the peers, and notes on them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tilewright.report.table import (
     width_text,
 )
 
-_LONGEST_REASON = 160  # characters of it in a note; the results file has the rest
+_LONGEST_REASON = 160  # characters in a note; the results file has the whole text
 Cell = Callable[[BenchRow], str]
 
 
 def results_table(results: Results, families: bool = False) -> Table:
-    """Lay out one benchmark: our kernel and its time, the floor, each peer that ran, how they compare.
+    """Lay out one benchmark: our kernel and its time, the floor, each peer that ran, and the ratio.
 
     ``families`` adds a column for each of our families: its best time.
     """
@@ -53,9 +53,9 @@ def results_table(results: Results, families: bool = False) -> Table:
 
 
 def short_table(results: Results, picked: bool = False) -> Table:
-    """Lay out one benchmark with the fastest peer of each layer alone.
+    """Lay out one benchmark with only the fastest peer of each layer.
 
-    ``picked``: its rows were chosen for their times, so that their mean would say nothing.
+    ``picked``: its rows were chosen by their times, so that their mean is meaningless and left out.
     """
     results = results.told_apart()
     calls = ("our call",) if any(row.ours.call_us for row in results.rows) else ()
@@ -74,24 +74,24 @@ def _short_cells(row: BenchRow, calls: bool) -> tuple[str, ...]:
 
 
 def ran_peers(row: BenchRow) -> list[str]:
-    """Names of the peers that have a time on this layer."""
+    """Return the names of the peers that have a time on this layer."""
     return [name for name, figure in row.peers.items() if figure.cold_us]
 
 
 def _peer_columns(name: str, results: Results) -> Iterator[tuple[str, Cell]]:
-    """A peer's time; and, where its layouts are not the problem's, what converting would add."""
+    """Yield a peer's time; and, if its layouts are not the problem's, what converting would add."""
     yield name, lambda row: _peer_time(row.peers.get(name, PeerFigure()))
     if any(row.peers.get(name, PeerFigure()).convert_us for row in results.rows):
         yield f"{name} converts", lambda row: time_text(row.peers.get(name, PeerFigure()).convert_us or None)
 
 
 def _peer_time(figure: PeerFigure) -> str:
-    """A peer's time; a noisy one has its mark."""
+    """Return a peer's time, marked if it is noisy."""
     return time_text(figure.cold_us) + NOISY_MARK * figure.noisy
 
 
 def _family_cell(name: str) -> Cell:
-    """The best time of a family of ours; nothing where it has none."""
+    """Return a cell with the best time of a family of ours; empty if it has none."""
 
     def cell(row: BenchRow) -> str:
         time = row.ours.families.get(name)
@@ -122,7 +122,7 @@ def _title(results: Results) -> str:
 def _notes(
     results: Results, shown: Callable[[BenchRow], Sequence[Timed]], picked: bool = False
 ) -> list[str]:
-    """Say what marks mean, and what else is to be known; ``shown``: the times of a row."""
+    """Yield what marks mean, and other remarks; ``shown`` returns the times of a row."""
     notes = []
     if results.geomean is not None:
         ratios = [row.ratio for row in results.rows]
@@ -145,7 +145,7 @@ def _notes(
 
 
 def _stored(results: Results) -> Iterator[str]:
-    """Say what the columns of families are, which nobody timed beside ours."""
+    """Explain the columns of families, whose times are from the store, not from this measurement."""
     if any(isinstance(time, float) for row in results.rows for time in row.ours.families.values()):
         yield (
             "columns of families: the best times in the store, most of them roughly timed in searches of "
@@ -154,13 +154,13 @@ def _stored(results: Results) -> Iterator[str]:
 
 
 def _conversions(results: Results) -> Iterator[str]:
-    """Say what the columns of ``_peer_columns`` are that no ratio counts."""
+    """Explain the columns of conversions, which are in no ratio."""
     if any(peer.convert_us for row in results.rows for peer in row.peers.values()):
         yield "converts: what it would cost a peer to convert x and y between layouts; in no ratio"
 
 
 def _absences(results: Results) -> Iterator[str]:
-    """Who has no time on which layers, and why."""
+    """Yield which peers have no time on which layers, and why."""
     absent: dict[tuple[str, str], list[str]] = {}
     for row in results.rows:
         figures: dict[str, OurFigure | PeerFigure] = {"tilewright": row.ours, **row.peers}

@@ -25,11 +25,11 @@ from tilewright.studies.study import Column, PartResult, Value
 
 _BAR = 24  # characters of the longest bar
 _MOST_NAMED = 6
-_FIRST = ("layer", "step", "strategy", "activity")  # they share the first column
+_FIRST = ("layer", "step", "strategy", "activity")  # columns that share the first one
 
 
 def part_table(part: PartResult, with_bars: bool = False) -> Table:
-    """Lay out one part; what could not run is told below. ``with_bars`` draws the times of each layer."""
+    """Lay out one part; notes say what could not run. ``with_bars`` draws the times of each layer."""
     columns = [column for column in part.columns if column.key not in _FIRST and column.key != "problem"]
     width = max((len(str(row.get(_FIRST[0], ""))) for row in part.rows), default=0)
     drawn = bars(part) if with_bars else []
@@ -43,18 +43,18 @@ def part_table(part: PartResult, with_bars: bool = False) -> Table:
 
 
 def _marked(column: Column, row: Mapping[str, Value]) -> str:
-    """Print a value of a row; a noisy time has its mark."""
+    """Return the text of a row's value, marked if it is a noisy time."""
     return cell(column, row.get(column.key)) + NOISY_MARK * (column.key == "time_us" and _noisy(row))
 
 
 def _named(row: Mapping[str, Value], width: int) -> str:
-    """What a row is of, in one cell: the layer, then its step."""
+    """Return the name of a row in one cell: the layer, then its step."""
     layer, *rest = [str(row[key]) for key in _FIRST if row.get(key)] or [""]
     return "  ".join([f"{layer:<{width if rest else 0}}", *rest])
 
 
 def notes(part: PartResult) -> list[str]:
-    """Say what a reader should know: the part's own note, and why steps have no time."""
+    """Return the notes: the part's own, and why steps have no time."""
     found = [part.note] if part.note else []
     found += [NOISY_NOTE] if any(map(_noisy, part.rows)) else []
     found += [BEATS_NOTE] if any(map(_beats_floor, part.rows)) else []
@@ -86,7 +86,7 @@ def _some(names: list[str]) -> str:
 
 
 def cell(column: Column, value: Value) -> str:
-    """Print a value in its column's unit."""
+    """Return a value as text, in its column's unit."""
     if value is None or value == "":
         return NONE
     if isinstance(value, str):
@@ -105,15 +105,15 @@ def cell(column: Column, value: Value) -> str:
 
 
 def duration(us: float) -> str:
-    """A time with three digits, in the unit that suits it."""
+    """Return a time with three digits, in a suitable unit."""
     for factor, unit in ((1.0, "us"), (1e3, "ms")):
-        if us < 999.5 * factor:  # what rounds to 1000 is 1 of the next
+        if us < 999.5 * factor:  # what rounds to 1000 is shown as 1 of the next unit
             return f"{us / factor:.3g} {unit}"
     return f"{us / 1e6:.3g} s" if us < 999.5e6 else f"{us / 1e6:.0f} s"
 
 
 def heading(result: StudyResult) -> str:
-    """One line on what was run where."""
+    """Return one line: the study, the device, the dates, and the device of the published figures."""
     device = result.device.get("name", "unknown device")
     quick = ", quick sizes: not the source's" if result.quick else ""
     days = sorted({part.date[:10] for part in result.parts if part.date} or {result.date[:10]})
@@ -122,7 +122,7 @@ def heading(result: StudyResult) -> str:
 
 
 def bars(part: PartResult) -> list[str]:
-    """Draw the times of the steps as bars of characters, each layer's longest in full."""
+    """Draw the times of the steps as bars of characters; each layer's longest has full length."""
     longest: dict[Value, float] = {}
     for row in part.rows:
         longest[row.get("layer")] = max(longest.get(row.get("layer"), 0.0), _time(row))
@@ -138,7 +138,7 @@ def _time(row: Mapping[str, Value]) -> float:
 
 
 def study_markdown(result: StudyResult) -> str:
-    """The whole study as Markdown."""
+    """Return the whole study as Markdown."""
     about = ["# " + result.title, "", f"{heading(result)}.", "", f"Source: {result.source}.", ""]
     parts = [f"## {one.title}\n\n{markdown(replace(part_table(one), title=''))}\n" for one in result.parts]
     return "\n".join(about) + "\n" + "\n".join(parts)

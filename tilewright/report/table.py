@@ -1,4 +1,4 @@
-"""Tables as aligned text for pipes and logs, and as Markdown for files; figures as texts."""
+"""Tables as aligned text for pipes and logs, and as Markdown for files; figures as text."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ BEATS_NOTE = f"{BEATS_MARK} beats the floor: fast algorithms multiply less; else
 
 @dataclass(frozen=True)
 class Table:
-    """Cells to print. The first column is left-aligned, the others right, unless they are ``words``.
+    """Cells to print. The first column and those of ``words`` are left-aligned, the others right-aligned.
 
-    Of names and reasons from anywhere, whatever would steer a terminal is made visible.
+    Control characters, which names and reasons may contain, are made visible.
     """
 
     title: str
@@ -41,7 +41,7 @@ class Table:
 
 
 def as_text(table: Table) -> str:
-    """The table as aligned lines of text."""
+    """Return the table as aligned lines of text."""
     rows = [table.head, *table.body] if any(table.head) else list(table.body)
     widths = column_widths(table)
     lines = [
@@ -53,7 +53,7 @@ def as_text(table: Table) -> str:
 
 
 def markdown(table: Table) -> str:
-    """The table as GitHub Markdown, the title above it and the notes below."""
+    """Return the table as GitHub Markdown, the title above it and the notes below."""
     rule = ("---", *("---:" if table.right(1) else "---" for _ in table.head[1:]))
     rows = [
         "| " + " | ".join(_escape(cell) for cell in row) + " |" for row in (table.head, rule, *table.body)
@@ -64,29 +64,29 @@ def markdown(table: Table) -> str:
 
 
 def time_text(value_us: float | None) -> str:
-    """A time in us with three significant digits."""
+    """Return a time in us with three significant digits."""
     if value_us is None:
         return NONE
     return f"{value_us:.0f}" if value_us >= 100 else f"{value_us:.3g}"
 
 
 def figure_text(value: float, digits: int = 4) -> str:
-    """A figure with so many significant digits or more, and no exponent where it is large: 0.125, 12,345."""
+    """Return a figure with at least this many significant digits, and no exponent if large: 0.125, 12,345."""
     return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
 def floor_text(share: float | None) -> str:
-    """The share of the floor that is reached, marked where it is more than all of it."""
+    """Return floor / time as text, marked if it is over 100%."""
     return NONE if share is None else f"{share:.0%}" + BEATS_MARK * beats_floor(share)
 
 
 def beats_floor(share: float | None) -> bool:
-    """Whether a time is below its floor, by more than what rounding hides."""
+    """Whether a time is below its floor by more than rounding."""
     return share is not None and share > 1.005
 
 
 def bytes_text(count: int) -> str:
-    """A number of bytes with two or three significant digits: 512, 1.5k, 20M."""
+    """Return a number of bytes with two or three significant digits: 512, 1.5k, 20M."""
     value, unit = float(count), ""
     for larger in ("k", "M", "G"):
         if value < 1000:
@@ -96,18 +96,18 @@ def bytes_text(count: int) -> str:
 
 
 def width_text(time_us: float | None, ci95_us: float | None) -> str:
-    """The half width of a time's interval; nothing where too few runs give none: it is the time itself."""
+    """Return the half width of a time's interval; a dash if it is the time itself (too few runs)."""
     known = time_us is not None and ci95_us is not None and ci95_us < time_us
     return time_text(ci95_us if known else None)
 
 
 def ratio_text(value: float | None) -> str:
-    """A ratio with two decimals."""
+    """Return a ratio with two decimals."""
     return NONE if value is None else f"{value:.2f}"
 
 
 def noisy_notes(figures: Iterable[tuple[bool, float]]) -> tuple[str, ...]:
-    """Say why times have their mark, of figures that are noisy or not, and how much a CPU's host took."""
+    """Explain the mark of noisy times, from whether each is noisy and how much a CPU's host took."""
     stolen = [share for noisy, share in figures if noisy]
     wide = (NOISY_NOTE,) if any(share <= STOLEN for share in stolen) else ()
     if (most := max(stolen, default=0.0)) <= STOLEN:
@@ -117,7 +117,7 @@ def noisy_notes(figures: Iterable[tuple[bool, float]]) -> tuple[str, ...]:
 
 
 def column_widths(table: Table) -> list[int]:
-    """Characters that each column needs."""
+    """Return the characters that each column needs."""
     rows = (table.head, *table.body)
     return [max(_width(row[i]) for row in rows) for i in range(len(table.head))]
 
@@ -127,7 +127,7 @@ def _width(text: str) -> int:
 
 
 def pad(text: str, width: int, right: bool = False) -> str:
-    """A cell as wide as its column."""
+    """Pad a cell to the width of its column."""
     gap = " " * (width - _width(text))
     return gap + text if right else text + gap
 

@@ -1,4 +1,4 @@
-"""Tables on a terminal: no figure is cut short, however narrow it is."""
+"""Tables on a terminal: no figure is truncated, however narrow the terminal."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _GAP = 2  # characters between columns
-_LEAST = 20  # for a column of words: with less it begins on a line of its own
+_LEAST = 20  # characters for a column of words: with less room it begins on a line of its own
 
 
 def pieces(table: Table, width: int) -> list[Table]:
-    """Cut a table of figures that is too wide into some that fit, the first column before each.
+    """Split a table of figures that is too wide into some that fit; each repeats the first column.
 
-    Bars, a last column without a title, are left out first.
+    Bars, a last column without a title, are dropped first.
     """
     widths = column_widths(table)
     if sum(widths) + _GAP * len(widths) - 1 <= width:
@@ -36,9 +36,9 @@ def pieces(table: Table, width: int) -> list[Table]:
 
 
 def word_lines(table: Table, width: int) -> list[str]:
-    """Lay out a table of words, without its title and notes: the last column wraps between its words.
+    """Lay out a table of words, without its title and notes: the last column wraps between words.
 
-    No word is broken, so that a config or a command can be copied; one that is too long runs over.
+    No word is broken, so that a config or a command can be copied; one that is too long overflows.
     """
     *firsts, last = column_widths(table)
     indent = sum(firsts) + _GAP * len(firsts)
@@ -50,7 +50,7 @@ def word_lines(table: Table, width: int) -> list[str]:
 
 
 def _word_line(row: tuple[str, ...], firsts: list[int], indent: int, width: int) -> list[str]:
-    """Lay out a row of words; without room beside its first cells, the last has lines of its own."""
+    """Lay out a row of words; without room beside the first cells, the last one begins on a new line."""
     *cells, last = row
     head = "".join(pad(cell, one) + " " * _GAP for cell, one in zip(cells, firsts, strict=True))
     wrapped = wrap(last, max(width - indent, 1), break_long_words=False, break_on_hyphens=False)
@@ -59,13 +59,13 @@ def _word_line(row: tuple[str, ...], firsts: list[int], indent: int, width: int)
 
 
 def _columns(table: Table, group: list[int]) -> Table:
-    """Keep some columns."""
+    """Return a table of some columns."""
     head, *body = (tuple(row[index] for index in group) for row in (table.head, *table.body))
     return replace(table, head=head, body=tuple(body))
 
 
 def rich_table(table: Table) -> RenderableType:
-    """The table for a terminal, without its title and notes; what does not fit is wrapped."""
+    """Return the table for a terminal, without its title and notes; long cells are wrapped."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text

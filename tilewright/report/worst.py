@@ -1,4 +1,4 @@
-"""The rows of several benchmarks that are furthest from what can be had: where time is left."""
+"""The rows of several benchmarks with most left to gain."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Worst:
     """Rows of several files, the worst first.
 
     Attributes:
-        by: what they are in order of, a key of ``ORDERS``.
-        rows: the name of the file, and the row; only such as have a time of ours.
+        by: the order, a key of ``ORDERS``.
+        rows: the name of the file, and the row; only rows with a time of ours.
         among: how many rows were compared.
-        left_out: what could not be, in words.
+        left_out: which rows could not be compared, as text.
     """
 
     by: str
@@ -36,11 +36,11 @@ class Worst:
 
 
 def above_floor_us(row: BenchRow) -> float:
-    """Our time without the floor, in us: below 0 where fewer multiplications beat it."""
+    """Return our time minus the floor, in us; negative where fewer multiplications beat the floor."""
     return (row.ours.cold_us or 0.0) - row.floor_us
 
 
-ORDERS: dict[str, tuple[str, Key]] = {  # what is first, and what the rows ascend by
+ORDERS: dict[str, tuple[str, Key]] = {  # description, and the sort key, ascending
     "floor": ("lowest share of the floor", lambda row: row.floor_share),
     "ratio": ("lowest ratio", lambda row: row.ratio),
     "time": ("most time above the floor", lambda row: -above_floor_us(row)),
@@ -48,7 +48,7 @@ ORDERS: dict[str, tuple[str, Key]] = {  # what is first, and what the rows ascen
 
 
 def worst_of(found: Sequence[Gathered], most: int, by: str) -> Worst:
-    """Return the worst rows of benchmarks, at most so many; studies have none."""
+    """Return the worst rows of benchmarks, at most ``most``; studies have none."""
     benches = [(one.name, one.results) for one in found if isinstance(one.results, Results)]
     rows = [(name, row) for name, results in benches for row in results.rows]
     timed = [(name, row) for name, row in rows if row.ours.cold_us]
@@ -70,7 +70,7 @@ def worst_of(found: Sequence[Gathered], most: int, by: str) -> Worst:
 
 
 def table(worst: Worst) -> Table:
-    """Lay them out as a short table, with the file before the layer and the problem at the end."""
+    """Lay out the rows as a short table, the file first and the problem last."""
     rows = [replace(row, name=f"{file} {row.name}") for file, row in worst.rows]
     short = short_table(Results(device={}, date="", commit="", rows=tuple(rows)), picked=True)
     cells = ((time_text(max(above_floor_us(row), 0.0)), row.problem) for row in rows)
@@ -84,7 +84,7 @@ def table(worst: Worst) -> Table:
 
 
 def document(worst: Worst) -> dict[str, Any]:
-    """The rows as JSON has them."""
+    """Return the rows for JSON."""
     return {
         "by": worst.by,
         "among": worst.among,
@@ -94,7 +94,7 @@ def document(worst: Worst) -> dict[str, Any]:
 
 
 def as_csv(worst: Worst) -> str:
-    """The rows as CSV, a line each; what is not known is empty."""
+    """Return the rows as CSV, one line each; unknown values are empty."""
     out = io.StringIO()
     writer = csv.DictWriter(out, _COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -109,7 +109,7 @@ _COLUMNS = (
 
 
 def _values(file: str, row: BenchRow) -> dict[str, Any]:
-    """One row; times to a nanosecond."""
+    """Return the values of one row; times are rounded to a nanosecond."""
     peer = row.best_peer
     ours = row.ours
     times = (ours.cold_us, ours.call_us, row.floor_us)

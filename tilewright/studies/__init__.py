@@ -1,1 +1,1 @@
-"""Studies: the experiments of the sources, each as data, run by one engine beside what was published."""
+"""Studies: the experiments of publications, described as data and run by one engine, beside their figures."""

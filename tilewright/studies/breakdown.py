@@ -1,4 +1,4 @@
-"""Time by activity: what a program that runs one layer once spends, on the device and on the host."""
+"""Time by activity of a program that runs one layer once, on the device and on the host."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tilewright.studies.study import (
 RUNS = 3
 HOST = ("allocate", "copy to device", "pack filter", "launch", "synchronize", "copy to host", "free")
 
-# What a source's row of a profiler's table is called here.
+# Our names for the rows of a source's profiler tables.
 OURS = {
     "kernel": "kernel", "memcpy HtoD": "copy to device", "memcpy DtoH": "copy to host",
     "cudaMalloc": "allocate", "cudaDeviceSynchronize": "synchronize", "cudaLaunchKernel": "launch",
@@ -40,9 +40,9 @@ OURS = {
 
 
 def activities(runtime: Runtime, plan: Plan, inputs: Inputs) -> dict[str, float]:
-    """Return the wall-clock time of each activity in us, the median of a few runs, all anew each time.
+    """Return the wall-clock time of each activity in us, the median of a few runs from scratch.
 
-    ``launch`` is until the call returns, ``synchronize`` is the wait from then on; ``whole`` is their sum.
+    ``launch`` lasts until the call returns, ``synchronize`` is the wait after it; ``whole`` is their sum.
     """
     runs = [_once(runtime, plan, inputs) for _ in range(RUNS)]
     found = {name: median(run[name] for run in runs) for name in HOST}
@@ -124,9 +124,9 @@ def beside(
     names: Mapping[str, str],
     quick: bool,
 ) -> PartResult:
-    """Put a published table, one column a step, beside our figures of the same rows.
+    """Put a published table, one column per step, beside our figures of the same rows.
 
-    Rows of ours that the source has not stand below; a step that could not run leaves its reason.
+    Rows that only we have are at the end; a step that could not run has a reason.
     """
     by_step = {step: values for (_, step), values in found.items()}
     reasons = [f"{step}: {why}" for step, why in by_step.items() if isinstance(why, str)]

@@ -1,4 +1,4 @@
-"""A source's table of profiler counters, beside ours: by ncu where it can be read, else by the model."""
+"""A source's table of profiler counters, beside ours: from ncu if it can be used, else from the model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewright.studies.lab import Entry, Lab
 from tilewright.studies.published import table
 from tilewright.studies.study import Counters, PartResult, present
 
-# What nvprof called it: what it is called here.
+# nvprof's name: our name.
 OURS = {
     "Floating Point Operations (Single Precision)": "f32 operations",
     "Executed IPC": "instructions a cycle",
@@ -29,7 +29,7 @@ OURS = {
 
 
 def run_counters(part: Counters, lab: Lab) -> PartResult:
-    """Profile every step; a figure of the model's is marked as such."""
+    """Profile every step; predicted figures are marked."""
     found = dict[tuple[str, str], dict[str, str] | str]()
     for layer in present(part.layers, lab.quick):
         for step in part.steps:
@@ -48,7 +48,7 @@ def _profile(entry: Entry) -> Profile:
 
 
 def _texts(found: Profile) -> dict[str, str]:
-    """Return the figures of the longest launch as text; "model" behind those that are predicted."""
+    """Return the figures of the longest launch as text; predicted ones end with "model"."""
     main = max(found.kernels, key=_time)
     mark = "" if found.source == "ncu" else " (model)"
     texts = {f.name: f"{f.value:.4g}{f.unit and ' ' + f.unit}{mark}" for f in main.figures}

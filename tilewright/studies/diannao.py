@@ -13,7 +13,7 @@ CLASS1 = StudyLayer("CLASS1", "n1c25088h1w1k4096r1s1-f32", quick="n1c1024h1w1k25
 CLASS2 = StudyLayer("CLASS2", "n1c4096h1w1k1024r1s1-f32", quick="n1c512h1w1k128r1s1-f32")
 COPIED = "The source's column '32 shared' of CLASS1 repeats that of CLASS2."
 
-# Appendix: whole runs in ms. (Layer, shared memory or not): by dtype those of 8x8, 16x16, 32x32.
+# Appendix: whole runs in ms, by (layer, shared memory or not) and dtype: those of 8x8, 16x16, 32x32 blocks.
 APPENDIX = {
     ("CONV1", 0): {"f32": ("1136.123", "1016.282", "519.831"), "f16": ("849.892", "752.332", "658.096"),
                    "i8": ("648.415", "443.694", "443.550")},
@@ -28,12 +28,12 @@ SIDES = (8, 16, 32)
 
 
 def naive(side: int, shared: int = 0) -> str:
-    """The config of one output a thread, in blocks of side x side."""
+    """Return the config of one output per thread, in blocks of side x side."""
     return f"textbook:step={shared}.bw={side}.bh={side}.bk=1.pool=0"
 
 
 def conv_steps(file: str) -> tuple[Step, ...]:
-    """The source's sweep of a convolution: block shapes in f32, the last in f16 too."""
+    """Return the source's sweep of a convolution: block shapes in f32, the last in f16 too."""
     theirs = table(file)
     steps = [
         Step(f"{side}x{side}", "one output a thread", config=naive(side),
@@ -46,7 +46,7 @@ def conv_steps(file: str) -> tuple[Step, ...]:
 
 
 def class_steps(file: str) -> tuple[Step, ...]:
-    """The source's sweep of a classifier: threads of a block, the input in shared memory or not."""
+    """Return the source's sweep of a classifier: threads per block, input in shared memory or not."""
     theirs = table(file)
     found = []
     for name in theirs.steps:
@@ -60,12 +60,12 @@ def class_steps(file: str) -> tuple[Step, ...]:
 
 
 def seldom(layer: StudyLayer) -> StudyLayer:
-    """The layer, but CONV2 and CLASS2 are left out of a quick run: they differ in size alone."""
+    """Return the layer; a quick run leaves out CONV2 and CLASS2, which differ only in size."""
     return replace(layer, quick="") if layer in (CONV2, CLASS2) else layer
 
 
 def appendix(layer: str) -> tuple[Step, ...]:
-    """Whole runs over dtype, block shape and shared memory."""
+    """Return the steps of whole runs, over dtype, block shape and shared memory."""
     return tuple(
         Step(
             f"{dtype} {side}x{side}{' shared' if shared else ''}",

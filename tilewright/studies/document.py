@@ -14,8 +14,8 @@ from tilewright.studies.study import Column, PartResult, Value
 
 FORMAT = "tilewright-study"
 MOST = sys.float_info.max
-_ABOVE_0 = ("time_us", "speedup", "published_speedup", "best_us")  # charts have them on logarithmic axes
-_DRAWN = {  # what the charts of a part read of each of its rows
+_ABOVE_0 = ("time_us", "speedup", "published_speedup", "best_us")  # on logarithmic axes in charts
+_DRAWN = {  # keys that a part's charts read from each row
     "ladder": ("step",), "sweep": ("step",), "bars": ("step", "problem"), "model": ("step", "problem"),
     "curve": ("strategy",),
 }  # fmt: skip
@@ -24,18 +24,18 @@ _TEXTS = ("name", "title", "source", "published_on", "date", "commit")
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What came of a study, as its document has it.
+    """The results of a study, as in its document.
 
     Attributes:
         name: the study's.
-        title: the study's, at the size that was run.
-        source: the document that its layers and figures are from.
+        title: the study's, for the sizes that were run.
+        source: the publication of its layers and figures.
         published_on: the device of the source's figures.
         quick: whether smaller layers were run.
         device: facts of the device and the versions of what ran there.
         date: when it was last run, to the second.
         commit: of the code that ran it last.
-        parts: what came of each part.
+        parts: the results of each part.
     """
 
     name: str
@@ -50,12 +50,12 @@ class StudyResult:
 
 
 def document(result: StudyResult) -> dict[str, Any]:
-    """Return the results file of a study."""
+    """Return the document of a study's results."""
     return {"format": FORMAT, "schema": 1, **asdict(result)}
 
 
 def is_study(found: Any) -> bool:
-    """Whether a document is one of a study."""
+    """Whether a document is that of a study."""
     return isinstance(found, dict) and found.get("format") == FORMAT
 
 
@@ -63,14 +63,14 @@ def load(path: Path) -> StudyResult:
     """Read a results file of a study.
 
     Raises:
-        StoreError: the file cannot be read, or is no result of a study; names what is wrong.
+        StoreError: the file cannot be read, or has no results of a study; says what is wrong.
     """
     return read_document(path, parse, "study file", "'study --json'")
 
 
 def parse(found: Any) -> StudyResult:
-    """Turn a document into values. The parts of an older one are whole, of its own date and commit, and
-    name their chart ``kind``.
+    """Parse a document. In an older one, parts are complete, have its date and commit, and call their chart
+    ``kind``.
 
     Raises:
         StoreError: names what is missing or of the wrong type.
@@ -98,7 +98,7 @@ def _part(f: Fields, date: str, commit: str) -> PartResult:
 
 
 def _cells(f: Fields, drawn: tuple[str, ...]) -> dict[str, Value]:
-    """Read a row: texts, numbers and what is not there; ``drawn``: texts that must be."""
+    """Read a row of texts, numbers and nulls; ``drawn``: texts that must not be missing."""
     for name, value in f.data.items():
         if not isinstance(value, str | int | float | None):
             raise f.bad(name, "a text or a number")

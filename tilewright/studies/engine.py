@@ -1,4 +1,4 @@
-"""Run a study: one engine for all, from data to what its document holds."""
+"""The engine that runs any study, from its description to its results."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ NAMES = ("csg", "diannao", "im2col-gemm", "lenet", "toy-cnn")
 
 
 def study(name: str, quick: bool = False) -> Study:
-    """Return the study of a name; ``quick``: as a quick run has it.
+    """Return a study by its name; ``quick``: for a quick run.
 
     Raises:
-        StudyError: there is none; says which there are.
+        StudyError: there is none; lists the known ones.
     """
     if name not in NAMES:
         raise StudyError(f"study {name!r}: must be one of {', '.join(NAMES)}")
@@ -42,9 +42,9 @@ def study(name: str, quick: bool = False) -> Study:
 
 
 def parts(wanted: Iterable[Part], lab: Lab, earlier: Mapping[str, PartResult]) -> Iterator[PartResult]:
-    """Run parts of a study one after the other; each is handed on as it grows, last when it is done.
+    """Run parts of a study one after the other; each is yielded as it grows, and finally when it is done.
 
-    ``earlier``, by title, are of another run: those that are done are not run, the others are gone on with.
+    ``earlier``: parts of a previous run, by title; complete ones are not run, the others are continued.
     """
     for part in wanted:
         before = earlier.get(part.title)
@@ -56,7 +56,7 @@ def parts(wanted: Iterable[Part], lab: Lab, earlier: Mapping[str, PartResult]) -
 
 
 def result(wanted: Study, lab: Lab, parts: Sequence[PartResult]) -> StudyResult:
-    """Put together what there is of a study."""
+    """Assemble the results of a study so far."""
     return StudyResult(
         name=wanted.name, title=wanted.title, source=wanted.source, published_on=wanted.device,
         quick=lab.quick, device=device_of(lab.runtime), date=now(), commit=commit(), parts=tuple(parts),

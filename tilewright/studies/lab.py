@@ -1,4 +1,4 @@
-"""Where a study is run: the device, and what turns a step into something that can be timed."""
+"""The setting of a study: its device, and the code that makes a step ready to be timed."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tilewright.search.space import Pins
 from tilewright.store import Store
 from tilewright.studies.study import Step, StudyLayer
 
-MOST_TRIED = 64  # configs of a pinned space that are compiled before it counts as unusable
+MOST_TRIED = 64  # most configs of a pinned space that are compiled before it counts as unusable
 QUICK = Limits(min_rounds=6, max_rounds=6, max_s=3.0, warm_runs=0)
 
 
 @dataclass
 class Entry:
-    """One step on one layer, right and ready to be timed; a kernel of ours has a ``plan`` and a ``check``."""
+    """One step on one layer, verified and ready to be timed; our kernels have a ``plan`` and a ``check``."""
 
     problem: Problem
     runtime: Runtime
@@ -52,8 +52,8 @@ class Lab:
 
     Attributes:
         tune: tunes a layer with some families before it is measured; None: no tuning.
-        tries: configs of a pinned space that are compared, the model's best.
-        say: is told what is going on.
+        tries: number of configs of a pinned space that are compared, the model's best.
+        say: is called with the current step, as text.
     """
 
     runtime: Runtime
@@ -70,7 +70,7 @@ class Lab:
 
     @property
     def limits(self) -> Limits:
-        """How carefully a figure is measured."""
+        """The limits of each measurement."""
         if self.quick:
             return QUICK
         return Limits(min_rounds=self.rounds, max_rounds=self.rounds, max_s=120.0, warm_runs=0)
@@ -81,10 +81,10 @@ class Lab:
             cached.clear()
 
     def enter(self, step: Step, layer: StudyLayer) -> Entry:
-        """Make a step ready to be timed on a layer, its answer checked.
+        """Make a step ready to be timed on a layer, and check its answer.
 
         Raises:
-            TilewrightError: it cannot be run here; says why.
+            TilewrightError: it cannot run here; says why.
         """
         problem = layer.at(self.quick, step.dtype)
         runtime = self._runtime(step)
@@ -95,29 +95,29 @@ class Lab:
         for config, note in choices:
             try:
                 entries.append(self._checked(problem, runtime, config, note))
-            except RunError as error:  # of several configs the others may be right
+            except RunError as error:  # the other configs may be correct
                 if (id(runtime), problem) not in self._verifiers:
-                    raise  # their inputs are spoilt
+                    raise  # the failure spoilt the verifier's inputs
                 last = error
         if not entries:
             raise last
         return entries[0] if len(entries) == 1 else _fastest(entries)
 
     def inputs(self, problem: Problem) -> Inputs:
-        """Return the inputs of a layer, the same for all: large ones take a second to make."""
+        """Return the inputs of a layer, cached: large ones take a second to make."""
         if problem not in self._inputs:
             self._inputs[problem] = normal_inputs(problem, 0)
         return self._inputs[problem]
 
     def kernel_us(self, entry: Entry) -> float:
-        """Time an entry by itself, in us."""
+        """Time an entry alone, in us."""
         return measure({"it": entry.run}, entry.runtime, self.limits)["it"].cold_us
 
     def _runtime(self, step: Step) -> Runtime:
         return open_runtime(*parse_selector(step.on)) if step.on else self.runtime
 
     def _choices(self, step: Step, problem: Problem, runtime: Runtime) -> list[tuple[Config, str]]:
-        """Return the configs of a step that are to be compared."""
+        """Return the configs of a step to compare, each with a note."""
         if step.config:
             return [(find(step.config, problem), "")]
         pin = step.pin if runtime.device.is_gpu or step.cpu_pin is None else step.cpu_pin
@@ -131,7 +131,7 @@ class Lab:
         return [(config, "") for config in self._compiling(found, runtime, problem)]
 
     def _compiling(self, configs: list[Config], runtime: Runtime, problem: Problem) -> list[Config]:
-        """Return the first few that the compiler takes: a space may hold configs that spill."""
+        """Return the first few that compile: some configs of a space may spill registers."""
         wanted = 1 if self.quick else self.tries
         found: list[Config] = []
         reasons: list[str] = []
@@ -163,7 +163,7 @@ class Lab:
         return self._verifiers[key]
 
     def _peer(self, step: Step, problem: Problem, runtime: Runtime) -> Entry:
-        """Take the fastest contestant of a peer, by a quick timing."""
+        """Return the fastest contestant of a peer, by a quick timing."""
         name, _, tag = step.peer.partition("-")
         peers = list(usual(runtime.device)) if name == "best" else _named(name, runtime)
         entered = [self._offered(peer, problem, runtime) for peer in peers]
@@ -176,7 +176,7 @@ class Lab:
         return Entry(problem, runtime, best.run, note=f"{best.peer}: {best.detail}")
 
     def _offered(self, peer: Peer, problem: Problem, runtime: Runtime) -> Entered:
-        """Return what a peer has for a layer; asked once."""
+        """Return a peer's contestants for a layer, cached."""
         key = (id(runtime), problem, peer.name)
         if key not in self._offers:
             truth = self._truth(problem, runtime)
@@ -184,7 +184,7 @@ class Lab:
         return self._offers[key]
 
     def _truth(self, problem: Problem, runtime: Runtime) -> Any:
-        """Return the right answer to ``inputs``."""
+        """Return the reference answer for ``inputs``."""
         key = (id(runtime), problem)
         if key not in self._truths:
             self._truths[key] = true_answer(runtime, problem, self.inputs(problem))
@@ -192,10 +192,11 @@ class Lab:
 
 
 def pinned(family: Family, problem: Problem, device: Device, pins: Pins) -> list[Config]:
-    """Return the model's best configs of a family with some parameters pinned.
+    """Return a family's configs with some parameters pinned, in the model's order.
 
     Raises:
-        ConfigError: the family refuses the layer, has no such parameter or value, or no such config is legal.
+        ConfigError: the family does not support the layer, has no such parameter or value, or no such config
+            is legal.
     """
     if reason := family.refuses(problem, device):
         raise ConfigError(f"{family.name}: {reason}")
@@ -203,7 +204,7 @@ def pinned(family: Family, problem: Problem, device: Device, pins: Pins) -> list
 
 
 def _refusals(configs: list[Config], runtime: Runtime, problem: Problem) -> list[str]:
-    """Compile configs, side by side where the compiler can; return why each was refused, or nothing."""
+    """Compile configs, in parallel if the compiler can; return why each was rejected, empty if it was not."""
 
     def refusal(config: Config) -> str:
         blueprint = kernels.family(config.family).blueprint(problem, runtime.device, config)
@@ -220,7 +221,7 @@ def _refusals(configs: list[Config], runtime: Runtime, problem: Problem) -> list
     try:
         return list(pool.map(refusal, configs))
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # stopped, it waits for nothing that is queued
+        pool.shutdown(wait=False, cancel_futures=True)  # on Ctrl-C, do not wait for queued work
 
 
 def _named(name: str, runtime: Runtime) -> list[Peer]:
@@ -232,7 +233,7 @@ def _named(name: str, runtime: Runtime) -> list[Peer]:
 
 
 def _fastest(entries: list[Entry]) -> Entry:
-    """Time entries of one step roughly and keep the best."""
+    """Time the entries of one step roughly, and return the best."""
     runs = {str(number): entry.run for number, entry in enumerate(entries)}
     figures = measure(runs, entries[0].runtime, QUICK)
     return entries[int(min(figures, key=lambda name: figures[name].cold_us))]

@@ -1,4 +1,4 @@
-"""LeNet-style layers at batch 10000: four steps, the times of both layers summed as the source does."""
+"""LeNet-style layers at batch 10000: four steps, with the times of both layers summed, as in the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes of im2col's columns against those of the input: by the source's formula, and as they are here."""
+"""Bytes of im2col's columns relative to the input: by the source's formula, and in our ``im2col``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLUMNS = (
 
 
 def run_memory(part: Im2colMemory) -> PartResult:
-    """Work out the memory of every layer of the suites."""
+    """Compute the memory of every layer of the suites."""
     layers = [layer for suite in part.suites for layer in shapes.load([suite])]
     rows: list[dict[str, Value]] = []
     for layer in layers:
@@ -28,6 +28,6 @@ def run_memory(part: Im2colMemory) -> PartResult:
 
 
 def formula_bytes(pr: Problem) -> int:
-    """Return R S (H - R + 1) (W - S + 1) C N elements: no padding and no stride, as the source has it."""
+    """Return R S (H - R + 1) (W - S + 1) C N elements, in bytes: no padding, no stride, as in the source."""
     places = max(pr.h - pr.r + 1, 0) * max(pr.w - pr.s + 1, 0)
     return pr.r * pr.s * places * pr.c * pr.n * DTYPE_BYTES[pr.dtype]

@@ -1,7 +1,7 @@
-"""Tables that a source published, as files of tab-separated values in ``data/published``.
+"""A source's published tables, as files of tab-separated values in ``data/published``.
 
-The first line names the steps; each further one a row and the source's figure of every step, as it prints
-them: nothing where the document is torn.
+The first line names the steps; each other line a row and the source's figure of every step, as printed;
+empty where the document is damaged.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class PublishedTable:
     """A published table.
 
     Attributes:
-        corner: what its rows are.
+        corner: the title of its first column.
         times: whether all its figures are times.
-        steps: the heads of its columns.
-        rows: by row and step the figure as the source prints it.
+        steps: the titles of its other columns.
+        rows: by row and step, the figure as the source prints it.
     """
 
     corner: str
@@ -32,7 +32,7 @@ class PublishedTable:
     rows: Mapping[str, Mapping[str, str]]
 
     def published(self, row: str, step: str) -> Mapping[str, tuple[str, ...]]:
-        """Return one figure as ``Step.published`` has it, of all layers."""
+        """Return one figure in the form of ``Step.published``, for all layers."""
         return {"": (self.rows[row][step],)}
 
 

@@ -1,4 +1,4 @@
-"""How good each strategy of search is for its time: the best so far against seconds and trials."""
+"""How fast each search strategy finds good configs: the best so far over seconds and trials."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ COLUMNS = (
 
 
 def run_search(part: TuningCurves, lab: Lab, before: PartResult | None) -> Iterator[PartResult]:
-    """Search every layer anew with every strategy; a row for each time that the best so far fell.
+    """Search every layer from scratch with every strategy; each improvement of the best so far is a row.
 
-    Goes on from ``before``; yields what there is after each layer.
+    Continues from ``before``; yields the results so far after each layer.
     """
     said = [f"The source on {strategy!r}: {text}." for strategy, text in part.published.items()]
     note, rows = " ".join([part.note, *said]), list(before.rows if before else ())
@@ -44,7 +44,7 @@ def _curve(part: TuningCurves, layer: StudyLayer, strategy: str, lab: Lab) -> li
 
     head: dict[str, Value] = {"layer": layer.name, "strategy": strategy}
     budget = Budget(trials=part.quick_trials) if lab.quick else Budget(seconds=part.seconds)
-    with tempfile.TemporaryDirectory() as folder:  # what is known already must not help
+    with tempfile.TemporaryDirectory() as folder:  # an empty store, so that known results do not help
         store = Store(Path(folder) / "records.sqlite", shipped=False)
         try:
             wanted = TuneOptions(budget, strategy, families=(part.family,))

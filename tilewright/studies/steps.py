@@ -1,4 +1,4 @@
-"""Run a part of steps: each checked, all of a layer timed side by side, the source's figures beside."""
+"""Run a part of steps: each checked, those of a layer timed interleaved, beside the source's figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MODEL_COLUMNS = (
 
 
 def run_steps(part: Steps, lab: Lab, before: PartResult | None) -> Iterator[PartResult]:
-    """Measure every step on every layer, from ``before`` on; yield what there is after each layer."""
+    """Measure every step on every layer, continuing ``before``; yield the results after each layer."""
     rows: list[Row] = [dict(row) for row in before.rows] if before else []
     for layer, left in to_do(part.layers, lab.quick, before):
         rows += _on_layer(part, layer, lab)
@@ -51,7 +51,7 @@ def _result(part: Steps, measured: list[Row], left: tuple[str, ...]) -> PartResu
 
 
 def _baseline(rows: list[Row], name: str) -> Row:
-    """Return the row that speed-ups are over: the named step's, else the first that has a time."""
+    """Return the row that is the baseline of speed-ups: the named step's, else the first with a time."""
     timed = [row for row in rows if row.get("time_us")] or rows
     return next((row for row in timed if row["step"] == name), timed[0])
 
@@ -76,7 +76,7 @@ def _on_layer(part: Steps, layer: StudyLayer, lab: Lab) -> list[Row]:
 
 
 def _times(entries: dict[str, Entry], lab: Lab) -> dict[str, Measurement]:
-    """Time the entries of each device against each other."""
+    """Time the entries of each device, interleaved."""
     found: dict[str, Measurement] = {}
     for runtime in {id(e.runtime): e.runtime for e in entries.values()}.values():
         runs = {name: entry.run for name, entry in entries.items() if entry.runtime is runtime}
@@ -121,7 +121,7 @@ def _modelled(entry: Entry) -> Row:
 
 
 def _sums(part: Steps, rows: list[Row]) -> list[Row]:
-    """Sum the layers' times of each step, where all have one."""
+    """Sum each step's times over the layers, if all have one."""
     found: list[Row] = []
     for step in part.steps:
         mine = [row for row in rows if row["step"] == step.name]

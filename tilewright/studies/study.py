@@ -1,6 +1,6 @@
-"""The nouns of a study: its layers, its steps, what its source published; and what comes of running it.
+"""The types of a study: its layers, its steps, the published figures, and the results of a run.
 
-A study is data: a module of this package with one ``STUDY``. ``engine`` runs it and makes a document of it.
+A study is data: a module of this package with one ``STUDY``. ``engine`` runs it and makes its document.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 Value = float | str | None
 
-FULL_SIZE = "at full size"  # how a quick run marks the source's figures
+FULL_SIZE = "at full size"  # appended to the source's figures in a quick run
 _TIME = re.compile(r"([0-9.]+(?:e[0-9]+)?) ?(ns|us|ms|s|min)")
 _TO_US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6, "min": 6e7}
 
 
 class StudyError(TilewrightError):
-    """There is no such study or part, or a file is of another."""
+    """A study or part that does not exist, or a file of another study."""
 
 
 @dataclass(frozen=True)
 class StudyLayer:
-    """One layer; ``quick`` is a smaller one like it: a layer without one is left out of a quick run."""
+    """One layer; ``quick`` is a similar, smaller one: without it, a quick run leaves the layer out."""
 
     name: str
     problem: str
     quick: str = ""
 
     def at(self, quick: bool, dtype: str = "") -> Problem:
-        """Return the problem at its full or its quick size, with another dtype where one is given."""
+        """Return the problem at its full or its quick size, with another dtype if one is given."""
         text = self.quick if quick else self.problem
         problem = Problem.parse(text)
         return problem.with_dtype(dtype) if dtype else problem
@@ -44,19 +44,19 @@ class StudyLayer:
 
 @dataclass(frozen=True)
 class Step:
-    """One way to compute a layer, and what the source published of it.
+    """One way to compute a layer, and its published figures.
 
     Attributes:
-        name: the source's name of it.
-        what: what runs here, where the name does not say so.
-        config: a config's text or name; else the best of ``family`` with the values of ``pin``.
-        family: the family to choose from; "all" is every one that races.
-        pin: parameters and the values they may take; ``cpu_pin`` in its place on a CPU.
+        name: the source's name for it.
+        what: what runs here, if the name does not say so.
+        config: a config's text or name; without it, the best of ``family`` with the values of ``pin``.
+        family: the family to choose from; "all" means all that compete.
+        pin: parameters and the values they may take; on a CPU, ``cpu_pin`` replaces it.
         peer: a peer's name; ``best`` is the fastest, ``cudnn-gemm`` cuDNN's fastest GEMM.
         dtype: replaces the layers' dtype.
-        on: a device of its own, such as "cpu"; empty: the study's.
-        published: by layer ("" for all layers, "sum" for their sum) the source's figures, as it
-            prints them: a time, and anything else beside.
+        on: the step's own device, such as "cpu"; empty: the study's.
+        published: by layer ("" for all layers, "sum" for their sum), the source's figures as printed: a
+            time, and any others.
     """
 
     name: str
@@ -71,17 +71,17 @@ class Step:
     published: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def figures(self, layer: str) -> tuple[str, ...]:
-        """What the source published of this step on a layer."""
+        """Return the source's figures of this step on a layer."""
         return self.published.get(layer) or self.published.get("", ())
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Times of steps on layers, measured side by side; drawn as a ladder, a sweep or a comparison.
+    """Times of steps on layers, measured interleaved; drawn as a ladder, a sweep or a comparison.
 
-    ``baseline`` names the step that speed-ups are over (empty: the first). ``total`` adds the sum of the
-    layers' times. ``model`` adds what the model says of each config. ``quick_title`` and ``quick_note`` are
-    those of a quick run, where the others tell of sizes.
+    ``baseline`` names the step that is the baseline of speed-ups (empty: the first). ``total`` adds the sum
+    of the layers' times. ``model`` adds the model's prediction for each config. ``quick_title`` and
+    ``quick_note`` replace title and note in a quick run, if those mention sizes.
     """
 
     title: str
@@ -100,8 +100,8 @@ class Steps:
 class Breakdown:
     """Time by activity of each step: allocation, copies, packing, launch, kernel, copies back.
 
-    ``table`` names a file of ``data/published``: activities by the steps' names. Without one, each step is
-    a row, and its published figures are of the whole run.
+    ``table`` names a file of ``data/published``, of activities by step. Without one, each step is a row, and
+    its published figures are of the whole run.
     """
 
     title: str
@@ -113,7 +113,7 @@ class Breakdown:
 
 @dataclass(frozen=True)
 class Counters:
-    """A profiler's figures of each step of one layer, beside the source's table of them."""
+    """A profiler's figures of each step of one layer, beside the source's table."""
 
     title: str
     layers: tuple[StudyLayer, ...]
@@ -124,7 +124,7 @@ class Counters:
 
 @dataclass(frozen=True)
 class Im2colMemory:
-    """Bytes of im2col's columns against those of the input, over suites of layers."""
+    """Bytes of im2col's columns relative to the input, over suites of layers."""
 
     title: str
     suites: tuple[str, ...]
@@ -133,9 +133,9 @@ class Im2colMemory:
 
 @dataclass(frozen=True)
 class TuningCurves:
-    """How good a search is for its time: the best so far of each strategy.
+    """How fast a search finds good configs: the best so far of each strategy.
 
-    ``published`` are remarks of the source on its own search, by strategy.
+    ``published``: the source's remarks on its own search, by strategy.
     """
 
     title: str
@@ -149,7 +149,7 @@ class TuningCurves:
 
 
 def present(layers: tuple[StudyLayer, ...], quick: bool) -> tuple[StudyLayer, ...]:
-    """Return the layers that a run has."""
+    """Return the layers of a full or quick run."""
     return tuple(layer for layer in layers if layer.quick or not quick)
 
 
@@ -161,10 +161,10 @@ class Study:
     """The experiments of one source.
 
     Attributes:
-        source: the document.
+        source: the publication.
         device: the device of its figures.
-        rounds: cold runs of each figure here, whose median counts; the source of ``csg`` took 24.
-        quick_title: of a quick run, where the title tells of sizes.
+        rounds: cold runs behind each of our figures, the median; the source of ``csg`` took 24.
+        quick_title: the title of a quick run, if ``title`` mentions sizes.
     """
 
     name: str
@@ -177,7 +177,7 @@ class Study:
 
 
 def quickly(study: Study) -> Study:
-    """Return a study as a quick run has it: it tells of its own sizes, and marks figures of the source's."""
+    """Return a study for a quick run: with the titles for its sizes, and the source's figures marked."""
     parts = tuple(_quick_part(part) for part in study.parts)
     return replace(study, title=study.quick_title or study.title, parts=parts)
 
@@ -193,7 +193,7 @@ def _quick_part(part: Part) -> Part:
 
 
 def _marked(published: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Mark figures as of other sizes: read as text, no speed-up is computed of them."""
+    """Mark figures as those of other sizes: they become text, so that no speed-up is computed from them."""
     return {layer: (f"{FULL_SIZE}: {first}", *more) for layer, (first, *more) in published.items()}
 
 
@@ -208,13 +208,13 @@ class Column:
 
 @dataclass(frozen=True)
 class PartResult:
-    """What came of one part, or has come so far: rows of values by column.
+    """The results of one part, maybe incomplete: rows of values by column.
 
     Attributes:
         chart: how it is drawn.
         left: the layers that are not measured yet; empty once the part is done.
-        date: when it was measured, its last layer.
-        commit: of the code that measured it; several, with commas, if its layers are of several runs.
+        date: when its last layer was measured.
+        commit: of the code that measured it; several, separated by commas, if its layers are of several runs.
     """
 
     title: str
@@ -230,14 +230,14 @@ class PartResult:
 def to_do(
     layers: tuple[StudyLayer, ...], quick: bool, before: PartResult | None
 ) -> Iterator[tuple[StudyLayer, tuple[str, ...]]]:
-    """Yield each layer of a run that is not in ``before``, and what is left behind it."""
+    """Yield each layer of a run that is not in ``before``, and the layers left after it."""
     todo = [layer for layer in present(layers, quick) if before is None or layer.name in before.left]
     for done, layer in enumerate(todo, 1):
         yield layer, tuple(other.name for other in todo[done:])
 
 
 def time_us(text: str) -> float | None:
-    """Read a time as a source prints it, e.g. ``128.10ms``; None if it is no time."""
+    """Parse a time as a source prints it, e.g. ``128.10ms``, into us; None if it is not a time."""
     found = _TIME.fullmatch(text.strip())
     return float(found[1]) * _TO_US[found[2]] if found else None
 

@@ -1,4 +1,4 @@
-"""How far a study is: which parts are wanted, what there is of each, and what an earlier run left of them."""
+"""The state of a study's run: the wanted parts, their results so far, and those of an earlier run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tilewright.studies.study import Part, PartResult, Study, StudyError, presen
 
 @dataclass
 class StudyRun:
-    """What is wanted of a study, and what there is so far.
+    """The wanted parts of a study, and the results so far.
 
     Attributes:
-        wanted: the parts to run, by their numbers.
-        before: what an earlier run left.
-        latest: what there is of each part, by its title.
+        wanted: the parts to run, by number.
+        before: the results of an earlier run.
+        latest: the results so far of each part, by title.
     """
 
     study: Study
@@ -29,18 +29,18 @@ class StudyRun:
     latest: dict[str, PartResult] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Take over what an earlier run left."""
+        """Begin with the results of an earlier run."""
         self.latest |= {part.title: part for part in (self.before.parts if self.before else ())}
 
     def run(self, lab: Lab) -> Iterator[PartResult]:
-        """Run what is left of the wanted parts; each is kept, and handed on, as it grows."""
+        """Run the rest of the wanted parts; each is stored, and yielded, as it grows."""
         for part in engine.parts(self.wanted.values(), lab, dict(self.latest)):
             self.latest[part.title] = part
             yield part
 
     @property
     def taken_over(self) -> list[PartResult]:
-        """The wanted parts that an earlier run left done."""
+        """Return the wanted parts that an earlier run completed."""
         before = {part.title: part for part in (self.before.parts if self.before else ())}
         found = [before.get(part.title) for part in self.wanted.values()]
         return [part for part in found if part and not part.left]
@@ -51,19 +51,19 @@ class StudyRun:
 
     @property
     def parts(self) -> tuple[PartResult, ...]:
-        """What there is, in the study's order; parts that the study has no longer come last."""
+        """Return the results so far, in the study's order; parts that it no longer has come last."""
         titles = [part.title for part in self.study.parts]
         strangers = [title for title in self.latest if title not in titles]
         return tuple(self.latest[title] for title in titles + strangers if title in self.latest)
 
     def result(self, lab: Lab) -> StudyResult:
-        """Put together what there is; the earlier run's own result if nothing is new."""
+        """Assemble the results so far; the earlier run's result, unchanged, if nothing is new."""
         if self.before and self.before.parts == self.parts:
             return self.before
         return engine.result(self.study, lab, self.parts)
 
     def left(self) -> str:
-        """Say how much is done; empty if all of it is."""
+        """Say how much is done; empty if everything is."""
         found = {number: self.latest.get(part.title) for number, part in self.wanted.items()}
         done = sum(part is not None and not part.left for part in found.values())
         if done == len(found):
@@ -79,10 +79,10 @@ def _layers(part: PartResult) -> str:
 
 
 def chosen(study: Study, numbers: Sequence[int] | None) -> dict[int, Part]:
-    """Return the parts of some numbers, counted from 1, in the study's order; without any, all.
+    """Return the parts with these numbers, from 1, in the study's order; all if ``numbers`` is empty or None.
 
     Raises:
-        StudyError: there is no such part; says which there are.
+        StudyError: there is no such part; lists the parts.
     """
     parts = dict(enumerate(study.parts, 1))
     for number in numbers or ():
@@ -93,10 +93,10 @@ def chosen(study: Study, numbers: Sequence[int] | None) -> dict[int, Part]:
 
 
 def earlier_result(file: Path, study: Study, lab: Lab) -> StudyResult | None:
-    """Read what an earlier run left in a file; None if there is no file.
+    """Read the results that an earlier run left in a file; None if there is no file.
 
     Raises:
-        StudyError: it is of another study, another device, other sizes, or other layers.
+        StudyError: they are of another study, another device, other sizes, or other layers.
     """
     if not file.exists():
         return None
@@ -107,7 +107,7 @@ def earlier_result(file: Path, study: Study, lab: Lab) -> StudyResult | None:
 
 
 def _differs(found: StudyResult, study: Study, lab: Lab) -> str:
-    """Say why a result cannot be gone on with, and what to do; empty if it can be."""
+    """Say why a result cannot be continued, and what to do; empty if it can be."""
     if found.name != study.name:
         return f"is of the study {found.name}, not of {study.name}; run that one"
     key = lab.runtime.device.key

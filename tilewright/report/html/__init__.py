@@ -1,1 +1,1 @@
-"""Results as one HTML page that needs nothing else: tables that sort, charts as SVG, no network."""
+"""Results as one self-contained HTML page: sortable tables, charts as SVG, no network."""

@@ -33,7 +33,7 @@ def bench_section(name: str, results: Results) -> Section:
 
 
 def about(row: BenchRow) -> str:
-    """What hovering over a layer shows."""
+    """Return the tooltip of a layer."""
     ours = row.ours
     took = f"{time_text(ours.cold_us)} us, floor {time_text(row.floor_us)} us"
     time = took if ours.cold_us else ours.reason
@@ -64,7 +64,7 @@ def _roofline(results: Results) -> str:
         if row.ours.cold_us:
             rate = problem.flops / row.ours.cold_us * 1e-6
             points.append(Point(intensity, rate, 0, about(row)))
-    peaks = results.device.get("peak_tflops") or {}  # of the dtypes measured
+    peaks = results.device.get("peak_tflops") or {}  # by dtype, of those measured
     peak = max(peaks.values(), default=rates["f32_tflops"])
     return roofline(points, ("tilewright", "fastest peer"), rates["read_gbs"], peak)
 
@@ -85,7 +85,7 @@ def _error(row: BenchRow) -> Bar:
 
 
 def _number(text: str) -> float | None:
-    """Read back what a cell prints, to sort by."""
+    """Parse a cell's text into a number to sort by."""
     factors = {"%": 0.01, "k": 1024.0, "M": 1024.0**2, "G": 1024.0**3}
     bare = text.rstrip("†" + NOISY_MARK + BEATS_MARK)
     factor = factors.get(bare[-1:], 1.0)

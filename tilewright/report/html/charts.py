@@ -28,7 +28,7 @@ from tilewright.report.html.svg import (
 from tilewright.report.table import figure_text
 
 HEIGHT = 340
-_ROW, _LABELS = 20, 250  # of a chart of horizontal bars
+_ROW, _LABELS = 20, 250  # of horizontal bars: height of a row, width of the labels
 
 
 def roofline(points: Sequence[Point], names: Sequence[str], read_gbs: float, tflops: float) -> str:
@@ -39,7 +39,7 @@ def roofline(points: Sequence[Point], names: Sequence[str], read_gbs: float, tfl
     x = Axis(min(0.5 * ridge, *(p.x / 2 for p in points)), max(4 * ridge, *(p.x * 2 for p in points)),
              LEFT, WIDTH - RIGHT, True)  # fmt: skip
     y = Axis(min(p.y for p in points) / 2, max(tflops, *(p.y for p in points)) * 1.6, HEIGHT - 66, TOP, True)
-    slope = read_gbs * 1e-3  # TFLOP/s for each flop per byte
+    slope = read_gbs * 1e-3  # TFLOP/s per (flop per byte)
     start = max(x.low, y.low / slope)
     roof = f"M{x.at(start):.1f} {y.at(start * slope):.1f}L{x.at(ridge):.1f} {y.at(tflops):.1f}H{x.end:.1f}"
     said = f"{read_gbs:,.0f} GB/s"
@@ -57,7 +57,7 @@ def roofline(points: Sequence[Point], names: Sequence[str], read_gbs: float, tfl
 def ratios(
     groups: Sequence[tuple[str, Mapping[str, tuple[float, str]]]], names: Sequence[str], title: str
 ) -> str:
-    """Draw grouped columns, one group a layer, with what hovering shows; the line is 1."""
+    """Draw grouped columns, one group per layer, with tooltips; the line is at 1."""
     values = [value for _, peers in groups for value, _ in peers.values()]
     if not values:
         return ""
@@ -87,7 +87,7 @@ def ratios(
 
 
 def ladder(bars: Sequence[Bar], unit: str, outline: str = "", limit: float | None = None) -> str:
-    """Draw horizontal bars on a logarithmic axis, outlines beside; ``limit`` is a line not to cross."""
+    """Draw horizontal bars, with outlines, on a logarithmic axis; ``limit`` is drawn as a line."""
     values = [v for bar in bars for v in (bar.value, bar.outline) if v]
     if not values:
         return ""
@@ -123,7 +123,7 @@ def ladder(bars: Sequence[Bar], unit: str, outline: str = "", limit: float | Non
 
 
 def curve(series: Mapping[str, Sequence[tuple[float, float]]], y_title: str) -> str:
-    """Draw the best so far over seconds, a stair for each series, time logarithmic."""
+    """Draw the best so far over seconds as a step line for each series; the time axis is logarithmic."""
     points = [point for line in series.values() for point in line]
     if not points:
         return ""

@@ -13,7 +13,7 @@ from tilewright import __version__
 from tilewright.errors import count
 
 _HERE = Path(__file__).parent
-_OPEN = 6  # remarks that are not folded
+_OPEN = 6  # most remarks that are shown unfolded
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
@@ -26,13 +26,13 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """What a link to it names."""
+        """The target of links to it."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a table shows; ``value`` is what it sorts by, ``tip`` what hovering shows."""
+    """A cell of a table; ``value`` is its sort key, ``tip`` its tooltip."""
 
     text: str
     value: float | None = None
@@ -58,7 +58,7 @@ def page(title: str, sections: Sequence[Section]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Cell]], words: Sequence[int] = ()) -> str:
-    """A table that sorts; ``words`` are columns of text, aligned left."""
+    """Return a sortable table; ``words`` are columns of text, aligned left."""
 
     def align(column: int) -> str:
         return ' class="words"' if column in words else ""
@@ -84,7 +84,7 @@ def _data(cell: Cell) -> str:
 
 
 def notes(lines: Iterable[str]) -> str:
-    """Remarks below a table; many are folded."""
+    """Return the remarks below a table, folded if there are many."""
     items = [f"<li>{escape(line)}</li>" for line in lines]
     first, rest = "".join(items[:_OPEN]), "".join(items[_OPEN:])
     more = f"<details><summary>{count(len(items) - _OPEN, 'more remark')}</summary><ul>{rest}</ul></details>"
@@ -92,17 +92,17 @@ def notes(lines: Iterable[str]) -> str:
 
 
 def heading(words: str) -> str:
-    """A heading within a section."""
+    """Return a heading within a section."""
     return f"<h3>{escape(words)}</h3>"
 
 
 def paragraph(words: str) -> str:
-    """A line of text."""
+    """Return a paragraph of text."""
     return f'<p class="dim">{escape(words)}</p>'
 
 
 def device_table(device: Mapping[str, Any]) -> str:
-    """Everything known of the device: rates, clocks, versions."""
+    """Return a table of all facts of the device: rates, clocks, versions."""
     flat = {k: v for k, v in device.items() if not isinstance(v, Mapping)}
     flat |= dict(device.get("rates") or {})
     rows = [(Cell(str(k).replace("_", " ")), Cell(_fact(v))) for k, v in flat.items() if v not in ("", None)]

@@ -1,4 +1,4 @@
-"""A study's results as sections: each part a table and its chart, the published figures beside."""
+"""A study's results as a section: each part with its table and charts, beside the published figures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _cell(column: Column, row: Row, part: PartResult) -> Cell:
 
 
 def about(row: Row) -> str:
-    """What hovering over a step shows."""
+    """Return the tooltip of a step."""
     head = " ".join(str(row[key]) for key in ("layer", "step", "strategy") if row.get(key))
     time, floor = _number(row.get("time_us")), _number(row.get("floor_us"))
     took = f"{duration(time)}, floor {duration(floor)}" if time and floor else ""
@@ -65,7 +65,7 @@ def _charts(part: PartResult, result: StudyResult) -> list[str]:
 
 
 def _ladder(part: PartResult, layer: Value) -> str:
-    """Speed-ups of one layer's steps; the source's as outlines, since its device is another."""
+    """Draw the speed-ups of one layer's steps; the source's, from another device, are outlines."""
     rows = rungs(part, layer)
     bars = [
         Bar(str(row["step"]), _number(row.get("speedup")), about(row),
@@ -77,7 +77,7 @@ def _ladder(part: PartResult, layer: Value) -> str:
 
 
 def _bars(part: PartResult) -> str:
-    """Speed-ups of all layers side by side."""
+    """Draw the speed-ups of all layers side by side."""
     first = base(part.rows)
     timed = [row for row in part.rows if row.get("speedup") and row["step"] != first]
     names = list(dict.fromkeys(str(row["step"]) for row in timed))
@@ -106,7 +106,7 @@ def _roofline(part: PartResult, device: Mapping[str, Any]) -> str:
 
 
 def _curves(part: PartResult) -> list[str]:
-    """One chart a layer: the best so far of each strategy."""
+    """Draw one chart per layer: the best so far of each strategy."""
     charts = []
     for layer in layers(part):
         series: dict[str, list[tuple[float, float]]] = {}

@@ -1,4 +1,4 @@
-"""Charts as SVG text. Colours are classes of ``page.css``; what hovering shows is in ``data-tip``."""
+"""Charts as SVG text. Colours are classes of ``page.css``; tooltips are in ``data-tip``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, LEFT, RIGHT, TOP = 720, 64, 16, 14
-SERIES = 6  # colours of page.css
+SERIES = 6  # number of colours in page.css
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Values to places along one side, linear or logarithmic."""
+    """Maps values to positions along one side, linearly or logarithmically."""
 
     low: float
     high: float
@@ -22,7 +22,7 @@ class Axis:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """Place of a value; those outside are at the rim."""
+        """Return the position of a value; values outside the range are clamped."""
         value = min(max(value, self.low), self.high)
         if self.log:
             share = math.log(value / self.low) / math.log(self.high / self.low)
@@ -31,7 +31,7 @@ class Axis:
         return self.start + share * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Round values to mark."""
+        """Return round values for the tick marks."""
         if self.log:
             decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             steps = (1, 2, 5) if len(decades) <= 4 else (1,)
@@ -45,7 +45,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Point:
-    """One mark of a chart: where, in which series, and what hovering shows."""
+    """One mark of a chart: its position, its series and its tooltip."""
 
     x: float
     y: float
@@ -56,7 +56,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Bar:
-    """One horizontal bar: its label, its value, a second value as an outline, what hovering shows."""
+    """One horizontal bar: its label, its value, a second value as an outline, and its tooltip."""
 
     label: str
     value: float | None
@@ -66,7 +66,7 @@ class Bar:
 
 
 def picture(body: Iterable[str], height: float, title: str) -> str:
-    """Wrap the parts of a chart."""
+    """Return the parts of a chart as one SVG element."""
     return (
         f'<div class="chart"><svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}">'
         + "".join(body)
@@ -75,7 +75,7 @@ def picture(body: Iterable[str], height: float, title: str) -> str:
 
 
 def number(value: float) -> str:
-    """A tick's label: 0.5, 20, 1k."""
+    """Return the label of a tick: 0.5, 20, 1k."""
     for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
             return f"{value / factor:g}{unit}"
@@ -83,7 +83,7 @@ def number(value: float) -> str:
 
 
 def frame(x: Axis, y: Axis, x_title: str, y_title: str) -> list[str]:
-    """Grid lines, tick labels and titles of two axes."""
+    """Return grid lines, tick labels and titles of two axes."""
     parts = []
     for value in x.ticks():
         at = x.at(value)
@@ -94,7 +94,7 @@ def frame(x: Axis, y: Axis, x_title: str, y_title: str) -> list[str]:
 
 
 def rows_of(y: Axis, left: float, right: float, title: str) -> list[str]:
-    """Grid lines, tick labels and title of an upright axis."""
+    """Return grid lines, tick labels and title of a vertical axis."""
     parts = []
     for value in y.ticks():
         at = y.at(value)
@@ -109,13 +109,13 @@ def rows_of(y: Axis, left: float, right: float, title: str) -> list[str]:
 
 
 def text(x: float, y: float, words: str, anchor: str = "start", css_class: str = "") -> str:
-    """A piece of text."""
+    """Return a text element."""
     named = f' class="{css_class}"' if css_class else ""
     return f'<text{named} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
 def mark(x: Axis, y: Axis, point: Point) -> str:
-    """A point that can be hovered and focused."""
+    """Return a point that can be hovered over and focused."""
     css_class = f"s{point.series % SERIES} {'hollow' if point.hollow else 'full'}"
     return (
         f'<circle class="{css_class}" cx="{x.at(point.x):.1f}" cy="{y.at(point.y):.1f}" r="5" tabindex="0"'
@@ -124,12 +124,12 @@ def mark(x: Axis, y: Axis, point: Point) -> str:
 
 
 def tip(words: str) -> str:
-    """The end of an opening tag that shows words when hovered, and an SVG title for who has no script."""
+    """Return the end of an opening tag with a tooltip, and an SVG title for readers without scripts."""
     return f' data-tip="{escape(words)}"><title>{escape(words)}</title>'
 
 
 def legend(names: Sequence[str], y: float, hollow: str = "") -> list[str]:
-    """Names of series in one row."""
+    """Return the names of the series in one row."""
     parts, at = [], float(LEFT)
     entries = [(name, f"s{i % SERIES} full") for i, name in enumerate(names)]
     for name, css_class in entries + ([(hollow, "outline")] if hollow else []):
@@ -140,6 +140,6 @@ def legend(names: Sequence[str], y: float, hollow: str = "") -> list[str]:
 
 
 def _round_step(rough: float) -> float:
-    """The next of 1, 2, 5 times a power of ten."""
+    """Return the next of 1, 2, 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(rough)) if rough > 0 else 1.0
     return next(step * power for step in (1, 2, 5, 10) if step * power >= rough * 0.999)
