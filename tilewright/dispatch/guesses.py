@@ -47,10 +47,9 @@ def _ranked(
 ) -> list[Config]:
     from tilewright.search.ranking import rank_all
 
-    of_name = {family.name: family for family in families}
-    ranked = [config for config, _ in rank_all(problem, device, families, len(GUESSES))]
-    if deterministic:
-        ranked = [config for config in ranked if of_name[config.family].deterministic(config)]
+    sure = {family.name: family.deterministic for family in families}
+    found = rank_all(problem, device, families, len(GUESSES))
+    ranked = [config for config, _ in found if not deterministic or sure[config.family](config)]
     return [ranked[place] for place in GUESSES if place < len(ranked)]
 
 
