@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,18 @@ class Elsewhere(Direct):
 def test_of_families_from_elsewhere_nothing_is_kept() -> None:
     assert ranked_for(LAYER, H100, [Elsewhere()])
     assert not (cache.folder() / cache.GUESSES).exists()
+
+
+def test_trimming_removes_what_was_used_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kinds in (KINDS[:1], KINDS[1:2]):
+        ranked_for(LAYER, H100, kinds)
+        for path in kept():
+            os.utime(path, (1e9, 1e9))
+    ranked_for(LAYER, H100, KINDS[:1])
+    (last,) = [path for path in kept() if path.stat().st_mtime > 1e9]
+    monkeypatch.setattr(cache, "limit_bytes", lambda: last.stat().st_size)
+    cache.trim()
+    assert kept() == [last]
 
 
 def test_clearing_the_cache_removes_them() -> None:

@@ -58,6 +58,7 @@ def _read(key: str) -> list[Config] | None:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, ConfigError, StoreError):
         document = read_json(_path(key))
         if document["key"] == key:
+            cache.used(_path(key))
             return [Config.parse(text) for text in document["configs"]]
     return None
 

@@ -150,8 +150,7 @@ def read(key: str) -> Built | None:
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
         with os.fdopen(os.open(path, flags), "rb") as file:
             data = file.read(_MAX_BYTES + 1)
-        with contextlib.suppress(OSError):  # a folder that takes no files, or another process was quicker
-            os.utime(path)  # the time of last use, for trimming
+        used(path)
     except (FileNotFoundError, StoreError):
         return None
     except OSError as error:
@@ -163,6 +162,12 @@ def read(key: str) -> Built | None:
         with contextlib.suppress(OSError):
             path.unlink()
     return built
+
+
+def used(path: Path) -> None:
+    """Note that a file was used now: trimming asks. Not in a folder that takes no files, or if it is gone."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
 
 
 def write(built: Built) -> None:
