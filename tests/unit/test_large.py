@@ -12,7 +12,6 @@ from tilewright.device import Device, for_architecture
 from tilewright.errors import CompileError
 from tilewright.kernels import FAMILIES, family
 from tilewright.kernels.family import MOST_LAYER_PIXELS, Config, too_many
-from tilewright.kernels.gemm import spec as gemm
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS
 from tilewright.problem import Problem
 from tilewright.search.ranking import rank
@@ -22,7 +21,7 @@ H100 = for_architecture("sm_90")
 # Families that take a layer but for its size: of that many images, or filters of the whole image. Of every
 # family, test_every_family.py has its own examples.
 LARGE = {
-    "n{}c64h128w128k64r3s3p1-f32": ("direct", "winograd", "winograd4", "im2col", "textbook"),
+    "n{}c64h128w128k64r3s3p1-f32": ("direct", "winograd", "winograd4", "gemm", "im2col", "textbook"),
     "n{}c64h128w128k64r1s1-f32": ("gemm",),
     "n{}c1024h128w128k1024r1s1-f32": ("strassen", "strassen2"),
     "n{}c64h128w128k64r3s3p1g64-f32": ("grouped",),
@@ -60,7 +59,7 @@ def test_hopper_takes_no_more_of_an_input_than_its_table_counts() -> None:
 
 # Images of 2^31 numbers and more, each by the families that count them in 64 bits.
 HUGE = {
-    "n2c64h6000w6000k64r3s3p1-f32": ("direct", "winograd", "winograd4", "im2col"),
+    "n2c64h6000w6000k64r3s3p1-f32": ("direct", "winograd", "winograd4", "gemm", "im2col"),
     "n2c64h6000w6000k64r1s1-f32": ("gemm",),
     "n2c64h6000w6000k64r1s1-f32-nhwc": ("gemm",),
     "n2c64h6000w6000k64r3s3p1g64-f32": ("grouped",),
@@ -152,14 +151,17 @@ LARGEST = {  # what is largest: the problem, a size just below 2^33 bytes and th
     "tiles of shares": ("n{}c32h128w128k32r1s1-f32", 1023, 1024, dict(sg=2, combine=LAST)),
     "filter": ("n1c{}h1w1k32768r1s1-f32", 65_528, 65_536, {}),
     "columns": ("n{}c64h128w128k32r3s3p1-f32", 227, 228, {}),
+    "taps that lie apart": ("n1c512h4w64k32r{}s1p90000x0d25000x1-f32-nhwc", 2, 3, {}),
 }
 
 
 @pytest.mark.parametrize("what", LARGEST)
 def test_gemm_counts_in_64_bits_from_2_to_the_31_numbers_on(what: str) -> None:
     text, below, limit, changed = LARGEST[what]
-    config = {**TILES, "combine": NONE, **changed}
+    config, name = {**TILES, "combine": NONE, **changed}, "im2col" if what == "columns" else "gemm"
     for size, wide in ((below, 0), (limit, 1)):
         problem = Problem.parse(text.format(size))
         for aligned in (True, False):
-            assert dict(gemm.blueprint(problem, H100, config, aligned).defines)["OFFSET64"] == wide
+            found = family(name).blueprint(problem, H100, Config.make(name, config), aligned)
+            (product,) = (one for one in found.programs if one.source == "gemm.cu")
+            assert dict(product.defines)["OFFSET64"] == wide

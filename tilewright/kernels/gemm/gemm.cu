@@ -75,7 +75,7 @@ INLINE Lane find_lane(void) {
 #define C_STEP (X_NHWC ? 1 : X_PITCH_C)
 INLINE offset_t x_at(int px) {
 #if STRIDED
-    int n = px / (P * Q), h = px / Q % P * STR_H, w = px % Q * STR_W;
+    int n = px / (P * Q), h = px / Q % P * STR_H - PAD_T, w = px % Q * STR_W - PAD_L;
     return X_AT(n, 0, h, w);
 #elif X_NHWC
     return (offset_t)px * (GROUPS_ * C);

@@ -4,19 +4,14 @@
 //   nchw           [c][X_PITCH], 16 bytes along the pixels (X_QUADS) or 4
 //   nhwc, CV = 4   [px][X_PITCH], 16 bytes along the channels
 //   nhwc, CV = 1   [c][X_PITCH], transposed on the way, 4 bytes a copy: a warp takes 8 channels of 4 pixels
-// Pixels past the last one are staged as the last: their sums are not stored. Channels past the last
-// one are zeros.
+// Pixels past the last one are staged as the last: their sums are not stored. Channels past the last one are zeros.
+// Here is a single product; the products of a filter's taps (TAPPED) are staged by gemm_taps.h.
 
 #define CHANNEL_RUN (CS < 8 ? CS : 8)
 #define ROW_COPIES (X_NHWC ? (CV == 4 ? CS / 4 : CHANNEL_RUN) : PB / COPY)  // copies in a row
 #define X_ITEMS (CS * PB / COPY)
 #define X_COPIES ((X_ITEMS + THREADS - 1) / THREADS)
 #define W_ITEMS (CS * KB / 4)
-
-typedef struct {
-    const GLOBAL float *x, *w;          // of the step to stage next
-    offset_t at[X_KEPT ? X_COPIES : 1];  // of this thread's copies, from x on
-} Source;
 
 // Copy j of this thread: its channel and pixel in the tile.
 #define WHOLE_ROWS (THREADS % ROW_COPIES == 0)  // all threads copy whole rows: the column is the same for all j
@@ -31,11 +26,19 @@ INLINE int copy_c(int j) {
 }
 INLINE int copy_px(int j) { return !X_NHWC ? copy_column(j) * COPY : CV == 4 ? copy_row(j) : copy_row(j) % PB; }
 
-INLINE offset_t copy_from(Place at, int j) {
+INLINE int copied_px(Place at, int j) {
     int px = at.q0 + copy_px(j);
-    if (PIXELS % PB) px = min(px, X_LAST);
-    return x_at(px) + (offset_t)copy_c(j) * C_STEP;
+    return PIXELS % PB ? min(px, X_LAST) : px;
 }
+INLINE offset_t copy_from(Place at, int j) { return x_at(copied_px(at, j)) + (offset_t)copy_c(j) * C_STEP; }
+
+#if TAPPED
+#include "gemm_taps.h"
+#else
+typedef struct {
+    const GLOBAL float *x, *w;          // of the step to stage next
+    offset_t at[X_KEPT ? X_COPIES : 1];  // of this thread's copies, from x on
+} Source;
 
 INLINE Source find_source(const GLOBAL float *x, const GLOBAL float *w, Place at, int step) {
     Source from;
@@ -67,3 +70,4 @@ INLINE void stage(SHARED float *to, Source *from, Place at, int step, int last) 
     }
     ASYNC_COMMIT();
 }
+#endif

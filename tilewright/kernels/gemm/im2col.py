@@ -13,7 +13,7 @@ from math import prod
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch
-from tilewright.kernels.gemm.product import product
+from tilewright.kernels.gemm.product import column_product, is_product
 from tilewright.kernels.gemm.spec import Gemm, blueprint, refused
 from tilewright.kernels.inner import program
 from tilewright.kernels.untuned import sizes
@@ -30,7 +30,7 @@ ENOUGH = 2048 * 132  # threads that fill any device
 
 def column_bytes(problem: Problem) -> int:
     """Bytes of the columns: n * c * r * s * p * q * 4, rows rounded up to 16 bytes."""
-    return 4 * product(problem).x_floats
+    return 4 * column_product(problem).column_floats
 
 
 class Im2col(Gemm):
@@ -38,12 +38,13 @@ class Im2col(Gemm):
 
     name = "im2col"
     examples = ("n1c24h9w11k20r3s3p1u2-f32+bias",)
+    product = staticmethod(column_product)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support layers that are not already a matrix product, if the columns are not too large."""
         if reason := Family.refuses(self, problem, device):
             return reason
-        if not product(problem).columns:
+        if is_product(problem):
             return "the layer is a matrix product as it is: the gemm family takes it"
         if column_bytes(problem) > MOST_BYTES:
             return f"the columns take {column_bytes(problem) / 2**30:.1f} GiB, more than {MOST_BYTES >> 30}"
@@ -51,7 +52,7 @@ class Im2col(Gemm):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the launch of im2col, then those of the product."""
-        inner = blueprint(problem, device, config.values, aligned)
+        inner = blueprint(problem, self.product(problem), device, config.values, aligned)
         place = [one.kernel for one in inner.launches].index("gemm")
         before = inner.launches[:place]  # fills y with zeros, to which shares are added
         first = replace(_launch(problem), chained=bool(before))
@@ -86,13 +87,13 @@ class Im2col(Gemm):
 
 def _channels(pr: Problem) -> int:
     """Channels per thread of im2col (nchw): several if there are enough threads."""
-    quads = product(pr).pitch // 4
+    quads = column_product(pr).pitch // 4
     return next(n for n in (8, 4, 2, 1) if n == 1 or quads * pr.c // n >= ENOUGH)
 
 
 def _parts(pr: Problem) -> int:
     """Parts that a filter's taps are split into, one per thread: several if there are too few threads."""
-    threads = product(pr).pitch // 4 * pr.c
+    threads = column_product(pr).pitch // 4 * pr.c
     return next((n for n in (1, pr.r) if threads * n >= ENOUGH), pr.r * pr.s)
 
 
@@ -101,7 +102,7 @@ def _turned(pr: Problem) -> bool:
 
 
 def _launch(pr: Problem) -> Launch:
-    pitch = product(pr).pitch
+    pitch = column_product(pr).pitch
     if _turned(pr):
         blocks = ceil_div(pitch, 32) * pr.r * pr.s * ceil_div(pr.c, 32)
         shared = TURNING_BYTES
@@ -113,6 +114,6 @@ def _launch(pr: Problem) -> Launch:
 
 def _defines(pr: Problem) -> dict[str, int]:
     return sizes(pr) | dict(
-        THREADS=THREADS, TURNED=int(_turned(pr)), PITCH=product(pr).pitch, CHANNELS=_channels(pr),
+        THREADS=THREADS, TURNED=int(_turned(pr)), PITCH=column_product(pr).pitch, CHANNELS=_channels(pr),
         PARTS=_parts(pr), SHARED_BYTES=TURNING_BYTES, OFFSET64=offset64(column_bytes(pr), pr.x_bytes // 4),
     )  # fmt: skip

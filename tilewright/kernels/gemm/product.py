@@ -1,4 +1,4 @@
-"""Sizes of the gemm kernel: the matrix product behind a layer, its tiles, staging and registers."""
+"""Sizes of the gemm kernel: the matrix products of a layer, its tiles, staging and registers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from tilewright.problem import Problem
 
 @dataclass(frozen=True)
 class Product:
-    """The matrix product of a layer: K x C filters times C x pixels, once for each group.
+    """The matrix products of a layer: K x C filters times C x pixels, once for each group and each tap.
 
     Attributes:
         k, c, groups: output and input channels of a group (for columns: c * r * s), and groups.
+        taps: of the filter; the products of all of them are added up.
         pixels: output pixels of all images.
         columns: whether the input is the columns written by im2col.cu, not x itself.
         x_nhwc, y_nhwc: whether the channels of a pixel are contiguous.
         pitch: floats from one channel of the input to the next, if they are not contiguous.
         quads: whether four pixels of the input are always 16 aligned bytes (nchw).
-        strided: whether some input pixels are skipped.
+        strided: whether an input pixel is found by its row and column, since some are skipped or ``tapped``.
+        tapped: whether a pixel of the input differs from tap to tap, or may be padding.
     """
 
     k: int
     c: int
     groups: int
+    taps: int
     pixels: int
     columns: bool
     x_nhwc: bool
@@ -36,25 +39,45 @@ class Product:
     pitch: int
     quads: bool
     strided: bool
+    tapped: bool
 
     @property
-    def x_floats(self) -> int:
+    def length(self) -> int:
+        """Products that an output is the sum of."""
+        return self.taps * self.c
+
+    @property
+    def column_floats(self) -> int:
         """Floats of the columns."""
-        return self.c * self.groups * (self.pixels if self.x_nhwc else self.pitch)
+        return self.c * self.groups * self.pitch
+
+
+def is_product(pr: Problem) -> bool:
+    """Whether a layer is a single matrix product as it is: a 1x1 filter, and no padding."""
+    return pr.r * pr.s == 1 and not any(pr.pad)
 
 
 @lru_cache(maxsize=4096)
 def product(pr: Problem) -> Product:
-    """Return the matrix product of a layer; of columns if the filter is not 1x1 or the input is padded."""
-    pixels, plane = pr.n * pr.p * pr.q, pr.p * pr.q
-    columns = pr.r * pr.s > 1 or any(pr.pad)
-    strided = not columns and pr.stride != (1, 1)
-    x_nhwc = not columns and (pr.layout_in == "nhwc" or pr.h * pr.w == 1)
-    pitch = round_up(pixels, 4) if columns else pr.h * pr.w
+    """Return the matrix products of a layer, one for each tap, with the input where it lies in x."""
+    tapped = not is_product(pr)
+    strided = pr.stride != (1, 1) or tapped
+    x_nhwc, pitch = pr.layout_in == "nhwc" or pr.h * pr.w == 1, pr.h * pr.w
     return Product(
-        k=pr.kg, c=pr.cg * pr.r * pr.s, groups=pr.groups, pixels=pixels, columns=columns,
-        x_nhwc=x_nhwc, y_nhwc=pr.layout_out == "nhwc" or plane == 1, pitch=pitch,
-        quads=not x_nhwc and not strided and pitch % 4 == 0, strided=strided,
+        k=pr.kg, c=pr.cg, groups=pr.groups, taps=pr.r * pr.s, pixels=pr.n * pr.p * pr.q, columns=False,
+        x_nhwc=x_nhwc, y_nhwc=pr.layout_out == "nhwc" or pr.p * pr.q == 1, pitch=pitch,
+        quads=not x_nhwc and not strided and pitch % 4 == 0, strided=strided, tapped=tapped,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def column_product(pr: Problem) -> Product:
+    """Return the matrix product of a layer's columns, as im2col.cu writes them."""
+    pixels = pr.n * pr.p * pr.q
+    return Product(
+        k=pr.kg, c=pr.cg * pr.r * pr.s, groups=pr.groups, taps=1, pixels=pixels, columns=True,
+        x_nhwc=False, y_nhwc=pr.layout_out == "nhwc" or pr.p * pr.q == 1, pitch=round_up(pixels, 4),
+        quads=True, strided=False, tapped=False,
     )  # fmt: skip
 
 
@@ -67,6 +90,7 @@ class GemmTiling(ProductTiling):
         run: channels unrolled into one loop body.
         x_pitch: floats from one row of the staged input to the next.
         x_floats: of the whole staged input.
+        wide: floats of a copy of the input.
     """
 
     kt: int
@@ -74,6 +98,7 @@ class GemmTiling(ProductTiling):
     run: int
     x_pitch: int
     x_floats: int
+    wide: int
 
 
 def threads(cf: Values) -> int:
@@ -98,13 +123,13 @@ def tiling_of(pd: Product, cf: Values, aligned: bool = True) -> GemmTiling:
     across = pb + (4 - pb) % 32 if pd.x_nhwc else pb  # 8 channels x 4 pixels lie in 32 banks
     x_pitch = quad_pitch(cs) if cf["cv"] == 4 else across
     x_floats = lines((pb if cf["cv"] == 4 else cs) * x_pitch)
-    wide = cf["cv"] == 4 or (pd.quads and pb % 4 == 0 and aligned)
+    wide = 4 if cf["cv"] == 4 or (pd.quads and pb % 4 == 0 and aligned) else 1
     k_tiles, q_tiles = ceil_div(pd.k, kb), ceil_div(pd.pixels, pb)
     meeting = cf["sb"] * kb * pb if cf["sb"] > 1 else 0
     return GemmTiling(
         kt=kt, pt=pt, kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, q_tiles=q_tiles,
-        tiles=k_tiles * q_tiles * pd.groups, steps=ceil_div(pd.c, cs), run=run_of(cf), x_pitch=x_pitch,
-        x_floats=x_floats, x_copies=ceil_div(cs * pb // (4 if wide else 1), threads(cf)),
+        tiles=k_tiles * q_tiles * pd.groups, steps=pd.taps * ceil_div(pd.c, cs), run=run_of(cf),
+        x_pitch=x_pitch, x_floats=x_floats, wide=wide, x_copies=ceil_div(cs * pb // wide, threads(cf)),
         shared_bytes=4 * max(cf["stages"] * (cs * kb + x_floats), meeting),
     )  # fmt: skip
 
@@ -113,3 +138,9 @@ def registers(cf: Values) -> int:
     """Estimate of the registers a thread needs: accumulators, fragments, addresses."""
     kt, pt = 4 * cf["tk"], cf["v"] * cf["tp"]
     return kt * pt + cf["fd"] * (kt + pt * cf["cv"]) + 30
+
+
+def kept_places(pd: Product, tiling: GemmTiling) -> int:
+    """Places of the input that a thread remembers: one if all its copies are of the same pixels (nchw)."""
+    one_column = not pd.x_nhwc and tiling.threads % (tiling.pb // tiling.wide) == 0
+    return 1 if one_column else tiling.x_copies

@@ -1,4 +1,7 @@
-"""The gemm family: 1x1 convolutions as matrix products, with register, warp and block tiles.
+"""The gemm family: a matrix product for each tap of a filter, with register, warp and block tiles.
+
+A 1x1 layer is one product. Of other layers (implicit GEMM) each tap is one, whose pixels are read where they
+lie in x; the sums of all taps stay in registers.
 
 Source of the stream-K schedule: D. Merrill et al., "Stream-K: Work-centric Parallel Decomposition for Dense
 Matrix-Matrix Multiplication on the GPU", arXiv:2301.03598.
@@ -6,12 +9,17 @@ Matrix-Matrix Multiplication on the GPU", arXiv:2301.03598.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.gemm.product import (
     GemmTiling,
     Product,
+    is_product,
+    kept_places,
     product,
     registers,
     run_of,
@@ -52,25 +60,34 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
+WIDEST = 16  # rows or columns of a filter: a bit each says whether it meets the image
+FEWEST = 3  # channels of a group for which a step at each tap pays
 
 
 class Gemm(Family):
-    """Matrix products on CUDA cores."""
+    """Matrix products on CUDA cores, one for each tap of the filter.
+
+    Attributes:
+        product: returns the products of a layer; a subclass may make others of it, with the same kernel.
+    """
 
     name = "gemm"
-    examples = ("n1c42h9w8k38r1s1-f32+bias",)
+    examples: tuple[str, ...] = ("n1c42h9w8k38r1s1-f32+bias", "n1c20h9w11k24r3s3p1u2-f32-nhwc+bias")
+    product = staticmethod(product)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Support layers that are already matrix products, on a GPU."""
+        """Support filters of 16 x 16 taps at most, on a GPU; of more than one if groups have 3 channels."""
         if reason := super().refuses(problem, device):
             return reason
-        if product(problem).columns:
-            return "it is no matrix product: the filter is not 1x1, or the input is padded"
+        if max(problem.r, problem.s) > WIDEST:
+            return f"a filter has {problem.r} x {problem.s} taps, more than {WIDEST} along a side"
+        if problem.cg < FEWEST and not is_product(problem):
+            return f"a group has {problem.cg} channels, fewer than {FEWEST}: a step takes 4"
         return refused(problem, device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Return the tunables, outermost choice first."""
-        pd = product(problem)
+        pd = self.product(problem)
         quads = pd.x_nhwc and pd.c % 4 == 0
         return (
             Param("tk", (1, 2, 3, 4), "pieces of 4 output channels a thread"),
@@ -94,20 +111,20 @@ class Gemm(Family):
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
         """Return the rules: limits of the hardware and the kernel."""
-        return RULES
+        return rules_of(self.product)
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the launch, or two if a second pass adds up the shares."""
-        return blueprint(problem, device, config.values, aligned)
+        return blueprint(problem, self.product(problem), device, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""
-        return work_of(problem, device, config.values)
+        return work_of(problem, self.product(problem), device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Length of the longest chain of adds: a block's longest share of C, then the shares in turn."""
         cf = config.values
-        steps = tiling_of(product(problem), cf).steps
+        steps = tiling_of(self.product(problem), cf).steps
         shares = steps if cf["stream"] else cf["sg"]
         return ceil_div(steps, cf["sg"]) * cf["cs"] // cf["sb"] + cf["sb"] + shares
 
@@ -121,14 +138,20 @@ def _fits_registers(device: Device, cf: Values) -> bool:
     return fits_registers(device, registers(cf), threads(cf) * cf["mb"], spare=SPARE)
 
 
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    block = max(tiling_of(product(problem), cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]})
+def _fits_shared(pd: Product, device: Device, cf: Values) -> bool:
+    block = max(tiling_of(pd, cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]})
     return fits_shared(device, block, cf["mb"])
 
 
-def _shares_out(problem: Problem, device: Device, cf: Values) -> bool:
+def _few_copies(pd: Product, tiling: GemmTiling) -> bool:
+    """Whether a thread's copies are few, with the taps that meet the image at the place of each."""
+    kept = kept_places(pd, tiling) * (2 if pd.tapped else 1)
+    return max(kept, tiling.x_copies) <= MOST_COPIES
+
+
+def _shares_out(pd: Product, device: Device, cf: Values) -> bool:
     """Whether a stream has steps for all blocks, not whole tiles, and (REST) full waves before the rest."""
-    tiling = tiling_of(product(problem), cf | dict(stages=2))
+    tiling = tiling_of(pd, cf | dict(stages=2))
     stream = stream_of(device, tiling, cf)
     if stream is None:
         return True
@@ -136,62 +159,68 @@ def _shares_out(problem: Problem, device: Device, cf: Values) -> bool:
     return uneven and (cf["stream"] != REST or stream.full_tiles > 0)
 
 
-RULES = (
-    Rule("accumulators", lambda tk, v, tp: 16 <= 4 * tk * v * tp <= 192,
-         "fewer than 16 sums a thread are all loads, more than 192 do not fit its registers"),
-    Rule("k_pieces", lambda problem, tk, lk: 4 * lk * (tk - 1) < product(problem).k,
-         "pieces of K without outputs"),
-    Rule("k_lanes", lambda problem, lk: 4 * (lk - 1) < product(problem).k, "lanes along K without outputs"),
-    Rule("p_pieces", lambda problem, v, tp, lk: v * (32 // lk) * (tp - 1) < product(problem).pixels,
-         "pieces of pixels without outputs"),
-    Rule("p_lanes", lambda problem, v, lk: v * (32 // lk - 1) < max(128, product(problem).pixels),
-         "lanes along pixels without outputs"),
-    Rule("k_warps", lambda problem, tk, lk, wk: 4 * tk * lk * (wk - 1) < product(problem).k,
-         "warps along K without outputs"),
-    Rule("p_warps", lambda problem, v, tp, lk, wp: v * tp * (32 // lk) * (wp - 1) < product(problem).pixels,
-         "warps along pixels without outputs"),
-    block_rule(lambda device, wk, wp, sb: 32 * wk * wp * sb <= min(512, device.max_threads)),
-    schedulers_rule(lambda wk, wp, sb, mb: wk * wp * sb * mb >= SCHEDULERS),
-    resident_rule(lambda device, wk, wp, sb, mb: 32 * wk * wp * sb * mb <= device.threads_per_unit),
-    Rule("registers", lambda device, cf: _fits_registers(device, cf | dict(fd=1, cv=1)),
-         SPILLS, needs="tk v tp wk wp sb mb"),
-    Rule("shares_meet", lambda tk, v, tp, sb: min(tk * v * tp, 4 * tk * tp) >= sb,
-         "each share of a block finishes some outputs"),
-    Rule("fragments", _fits_registers, SPILLS, needs="tk v tp wk wp sb mb fd cv"),
-    Rule("channel_vector", lambda v, cv: cv == 1 or v == 1,
-         "four channels of one pixel are read at once, or one channel of several"),
-    Rule("channels", lambda sb, fd, cv, cs: cs % (sb * fd * cv) == 0 and cs // sb >= 2,
-         "each share takes whole buffers of a step's channels"),
-    Rule("body", lambda cf: 4 * cf["tk"] * cf["v"] * cf["tp"] * run_of(cf) <= MOST_BODY,
-         "the loop's body overflows the instruction cache", needs="tk v tp sb fd cv cs"),
-    Rule("x_copies", lambda problem, cf: tiling_of(
-        product(problem), cf | dict(stages=2)).x_copies <= MOST_COPIES,
-        "a thread keeps the addresses of at most 16 copies in registers",
-        needs="tk v tp lk wk wp sb fd cv cs"),
-    shared_rule(_fits_shared, "tk v tp lk wk wp sb mb fd cv cs stages"),
-    Rule("in_flight", lambda problem, cs, stages: cs * (stages - 2) < max(product(problem).c, 1),
-         "buffers without channels"),
-    Rule("stream_order", lambda device, stream: not stream or device.orders_blocks,
-         LAST_ORDER.reason),
-    Rule("stream", _shares_out,
-         "what the blocks share out is too little, or whole tiles by itself",
-         needs="tk v tp lk wk wp sb mb fd cv cs stream"),
-    Rule("stream_share", lambda stream, sg: not stream or sg == 1, "the stream splits C by itself"),
-    Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < product(problem).c,
-         "shares of C without channels"),
-    Rule("combine_none", lambda problem, stream, sg, combine: may_combine(problem, sg + stream, combine),
-         "shares across the grid need combining"),
-    LAST_ORDER,
-    SECOND_POOLS,
-    Rule("stream_last", lambda stream, combine: not stream or combine == LAST,
-         "blocks of the stream end anywhere in a tile: the last to arrive adds them up"),
-    ATOMIC_EPILOGUE,
-)  # fmt: skip
+@cache
+def rules_of(product: Callable[[Problem], Product]) -> tuple[Rule, ...]:
+    """Return the rules of a family whose layers are such products."""
+    return (
+        Rule("accumulators", lambda tk, v, tp: 16 <= 4 * tk * v * tp <= 192,
+             "fewer than 16 sums a thread are all loads, more than 192 do not fit its registers"),
+        Rule("k_pieces", lambda problem, tk, lk: 4 * lk * (tk - 1) < product(problem).k,
+             "pieces of K without outputs"),
+        Rule("k_lanes", lambda problem, lk: 4 * (lk - 1) < product(problem).k,
+             "lanes along K without outputs"),
+        Rule("p_pieces", lambda problem, v, tp, lk: v * (32 // lk) * (tp - 1) < product(problem).pixels,
+             "pieces of pixels without outputs"),
+        Rule("p_lanes", lambda problem, v, lk: v * (32 // lk - 1) < max(128, product(problem).pixels),
+             "lanes along pixels without outputs"),
+        Rule("k_warps", lambda problem, tk, lk, wk: 4 * tk * lk * (wk - 1) < product(problem).k,
+             "warps along K without outputs"),
+        Rule("p_warps", lambda problem, v, tp, lk, wp:
+             v * tp * (32 // lk) * (wp - 1) < product(problem).pixels,
+             "warps along pixels without outputs"),
+        block_rule(lambda device, wk, wp, sb: 32 * wk * wp * sb <= min(512, device.max_threads)),
+        schedulers_rule(lambda wk, wp, sb, mb: wk * wp * sb * mb >= SCHEDULERS),
+        resident_rule(lambda device, wk, wp, sb, mb: 32 * wk * wp * sb * mb <= device.threads_per_unit),
+        Rule("registers", lambda device, cf: _fits_registers(device, cf | dict(fd=1, cv=1)),
+             SPILLS, needs="tk v tp wk wp sb mb"),
+        Rule("shares_meet", lambda tk, v, tp, sb: min(tk * v * tp, 4 * tk * tp) >= sb,
+             "each share of a block finishes some outputs"),
+        Rule("fragments", _fits_registers, SPILLS, needs="tk v tp wk wp sb mb fd cv"),
+        Rule("channel_vector", lambda v, cv: cv == 1 or v == 1,
+             "four channels of one pixel are read at once, or one channel of several"),
+        Rule("channels", lambda sb, fd, cv, cs: cs % (sb * fd * cv) == 0 and cs // sb >= 2,
+             "each share takes whole buffers of a step's channels"),
+        Rule("body", lambda cf: 4 * cf["tk"] * cf["v"] * cf["tp"] * run_of(cf) <= MOST_BODY,
+             "the loop's body overflows the instruction cache", needs="tk v tp sb fd cv cs"),
+        Rule("x_copies", lambda problem, cf: _few_copies(
+            product(problem), tiling_of(product(problem), cf | dict(stages=2))),
+            "a thread keeps the places of at most 16 copies in registers, of 8 if their taps may be padding",
+            needs="tk v tp lk wk wp sb fd cv cs"),
+        shared_rule(lambda problem, device, cf: _fits_shared(product(problem), device, cf),
+                    "tk v tp lk wk wp sb mb fd cv cs stages"),
+        Rule("in_flight", lambda problem, cs, stages: cs * (stages - 2) < max(product(problem).length, 1),
+             "buffers without channels"),
+        Rule("stream_order", lambda device, stream: not stream or device.orders_blocks,
+             LAST_ORDER.reason),
+        Rule("stream", lambda problem, device, cf: _shares_out(product(problem), device, cf),
+             "what the blocks share out is too little, or whole tiles by itself",
+             needs="tk v tp lk wk wp sb mb fd cv cs stream"),
+        Rule("stream_share", lambda stream, sg: not stream or sg == 1, "the stream splits C by itself"),
+        Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < product(problem).length,
+             "shares of C without channels"),
+        Rule("combine_none", lambda problem, stream, sg, combine:
+             may_combine(problem, sg + stream, combine),
+             "shares across the grid need combining"),
+        LAST_ORDER,
+        SECOND_POOLS,
+        Rule("stream_last", lambda stream, combine: not stream or combine == LAST,
+             "blocks of the stream end anywhere in a tile: the last to arrive adds them up"),
+        ATOMIC_EPILOGUE,
+    )  # fmt: skip
 
 
-def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool = True) -> Blueprint:
+def blueprint(pr: Problem, pd: Product, device: Device, cf: Values, aligned: bool = True) -> Blueprint:
     """Return the launches; the input of a product of columns is the buffer ``columns``."""
-    pd = product(pr)
     cf = cf if aligned or pd.columns else {**cf, "cv": 1, "fd": 1 if cf["cv"] == 4 else cf["fd"]}
     tiling = tiling_of(pd, cf, aligned or pd.columns)
     c_padded = ceil_div(tiling.steps * cf["cs"], pr.r * pr.s)
@@ -229,10 +258,11 @@ def _defines(
     quads = pd.quads and tiling.pb % 4 == 0 and (aligned or pd.columns)
     divisible = pd.k % 4 == 0 if pd.y_nhwc else pr.p * pr.q % cf["v"] == 0
     y_vector = divisible and cf["combine"] != ATOMIC and (aligned or (not pd.y_nhwc and cf["v"] == 1))
-    last = (pd.pitch if pd.columns and not pd.x_nhwc else pd.pixels) - (4 if quads else 1)
+    last = (pd.pitch if pd.columns else pd.pixels) - (4 if quads else 1)
     filter_bytes = 4 * c_padded * tiling.k_tiles * tiling.kb * pd.groups
     met = 4 * parts if cf["combine"] == LAST else 0
-    largest = max(4 * pd.x_floats, pr.x_bytes, pr.z_bytes * cf["sg"], filter_bytes, met)
+    reach = pr.r * pr.dilation[0] * pr.w * (pr.c if pd.x_nhwc else 1)  # from the first tap to the last
+    largest = max(4 * pd.column_floats, 4 * reach, pr.x_bytes, pr.z_bytes * cf["sg"], filter_bytes, met)
     images = image_defines(pr, View.unflattened(pr)) | dict(Y_NHWC=int(pd.y_nhwc))
     return images | dict(
         VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],
@@ -241,10 +271,16 @@ def _defines(
         TILE_STEPS=tiling.steps, STEPS=tiling.steps,
         K_TILES=tiling.k_tiles, P_TILES=1, Q_TILES=tiling.q_tiles, C_PADDED=c_padded,
         N=pr.n, C=pd.c, H=pr.h, W=pr.w, K=pd.k, GROUPS_=pd.groups,
-        STR_H=pr.stride[0], STR_W=pr.stride[1], STRIDED=int(pd.strided),
+        STR_H=pr.stride[0], STR_W=pr.stride[1], PAD_T=pr.pad[0], PAD_L=pr.pad[2], STRIDED=int(pd.strided),
+        TAPPED=int(pd.tapped), **(_taps(pr) if pd.tapped else {}),
         X_NHWC=int(pd.x_nhwc), X_ROWS=int(pd.columns or pr.n == 1), X_PITCH_C=pd.pitch,
         X_QUADS=int(quads), X_LAST=last, X_PITCH=tiling.x_pitch, X_FLOATS=tiling.x_floats,
-        X_KEPT=int(tiling.x_copies <= MOST_COPIES), Y_VECTOR=int(y_vector),
+        X_KEPT=int(_few_copies(pd, tiling)), Y_VECTOR=int(y_vector),
         K_FASTEST=k_fastest(pr), SHARED_BYTES=tiling.shared_bytes,
         OFFSET64=offset64(largest // 4), **share_defines(cf["combine"], sg=cf["sg"]),
     )  # fmt: skip
+
+
+def _taps(pr: Problem) -> dict[str, int]:
+    """The defines of gemm_taps.h."""
+    return dict(R=pr.r, S=pr.s, DIL_H=pr.dilation[0], DIL_W=pr.dilation[1], PADDED=int(any(pr.pad)))

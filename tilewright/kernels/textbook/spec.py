@@ -10,7 +10,7 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.gemm.product import product
+from tilewright.kernels.gemm.product import is_product, product
 from tilewright.kernels.limits import MOST_BODY, block_rule, no_kernels, no_tensor_cores, shared_rule
 from tilewright.kernels.textbook.work import (
     GEMM_COALESCED,
@@ -40,7 +40,7 @@ def steps(problem: Problem) -> tuple[int, ...]:
     """Return the steps that a layer can take."""
     if problem.groups > 1 or problem.dtype not in ("f32", *HALVES):
         return ()
-    matrix = not product(problem).columns and not problem.epilogue.pool
+    matrix = is_product(problem) and not problem.epilogue.pool
     if problem.dtype in HALVES:
         return (TENSOR_NAIVE, TENSOR_TILED) if matrix else ()
     return tuple(range(TENSOR_NAIVE if matrix else GEMM_NAIVE))
