@@ -1,7 +1,7 @@
 """What a kernel family is: parameters, named legality rules, and a blueprint of its launches.
 
 A family is data and pure functions of a Problem, a Device and a Config. It touches no backend. Specs also
-import Config, Blueprint and its parts from here.
+import Config (config.py), Blueprint and its parts (blueprint.py) from here.
 """
 
 from __future__ import annotations
@@ -15,24 +15,15 @@ from typing import Any
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError
-from tilewright.kernels.blueprint import (
-    CONSTANT,
-    EXTRAS,
-    NO_KERNELS,
-    UNUSED_BYTES,
-    ZERO,
-    Blueprint,
-    Buffer,
-    Launch,
-)
+from tilewright.kernels.blueprint import CONSTANT, ZERO, Blueprint, Buffer, Launch
 from tilewright.kernels.config import Config
 from tilewright.kernels.tile import ATOMIC
 from tilewright.kernels.work import Work
 from tilewright.problem import Problem
 
 __all__ = [
-    "CONSTANT", "EXTRAS", "MOST_LAYER_PIXELS", "NO_KERNELS", "UNUSED_BYTES", "ZERO", "Blueprint", "Buffer",
-    "Config", "Family", "Launch", "Param", "Rule", "Values", "too_many",
+    "CONSTANT", "MOST_LAYER_PIXELS", "ZERO", "Blueprint", "Buffer", "Config", "Family", "Launch", "Param",
+    "Rule", "Values", "too_many",
 ]  # fmt: skip
 
 Values = dict[str, int]  # parameters of a config, by name

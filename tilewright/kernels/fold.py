@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.kernels.family import Blueprint
+from tilewright.kernels.blueprint import Blueprint
 from tilewright.kernels.limits import MOST_GATHERED
 from tilewright.problem import Problem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.arithmetic import round_up
-from tilewright.kernels.family import Blueprint, Launch
+from tilewright.kernels.blueprint import Blueprint, Launch
 from tilewright.problem import Problem
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
-from tilewright.peers.base import Contestant, Offer, Peer, Setting, as_output, load, unwritten
+from tilewright.peers.base import Contestant, Offer, Peer, Setting, load, unwritten
 from tilewright.peers.eager import told
 from tilewright.peers.gpu import GpuArrays, GpuInputs
 from tilewright.peers.pytorch import as_asked, no_cuda_torch, tf32
@@ -64,16 +64,10 @@ def _contestant(
             product()
             last[0] = left(sums)
 
-    def output() -> Any:
-        return as_output(gpu.get(last[0]), problem)
-
-    run()
     what, way = ("vector", "cublas vector") if how is _vector else ("matmul", f"cublas {layout}")
     how_so = tf32(problem) + told(problem.epilogue, fused)
     detail = f"cuBLAS (PyTorch {torch.__version__}) {what}, {layout}{how_so}"
-    pack_us = gpu.pack_us(setting, placed, layout)
-    convert_us = gpu.convert_us(problem, setting, layout, placed, last[0])
-    return Contestant("cublas", way, detail, layout, run, output, pack_us=pack_us, convert_us=convert_us)
+    return gpu.contestant("cublas", way, detail, problem, layout, placed, run, last)
 
 
 def _product(torch: Any, problem: Problem, layout: str, placed: GpuInputs, sums: Any) -> Product:

@@ -10,17 +10,7 @@ import numpy as np
 
 from tilewright.checking.inputs import Inputs
 from tilewright.dtypes import numpy_dtype
-from tilewright.peers.base import (
-    Array,
-    Contestant,
-    Offer,
-    Setting,
-    as_nchw,
-    as_output,
-    load,
-    one_line,
-    unwritten,
-)
+from tilewright.peers.base import Contestant, Offer, Setting, as_nchw, load, one_line, unwritten
 from tilewright.peers.cudnn_plans import (
     REQUANT,
     UIDS,
@@ -124,13 +114,8 @@ class CudnnLayout:
 
     def contestant(self, plan: ExecutionPlan, way: Way) -> Contestant:
         """Bind a plan for the careful measurement, with its own, unwritten output."""
-        gpu, problem, layout, setting = self.gpu, self.problem, self.layout, self.setting
+        gpu, problem, layout = self.gpu, self.problem, self.layout
         run, last = self.run(plan, way, gpu.put(unwritten(problem, pooled=REQUANT in way.steps), layout))
-
-        def output() -> Array:
-            return as_output(gpu.get(last[0]), problem)
-
-        run()
         notes = f" [{' '.join(sorted(plan.notes))}]" if plan.notes else ""
         how = ", alpha in the filter" if problem.epilogue.alpha != 1.0 else ""
         how += told(replace(problem.epilogue, alpha=1.0), way.steps)
@@ -139,14 +124,12 @@ class CudnnLayout:
         how += ", with a bias of zeros" if way.zero_bias else ""
         how += f", C padded to {problem.c}" if self.padding else ""
         detail = f"cuDNN {self.cudnn.backend_version_string()} {plan.name}{notes}, {layout}{how}"
-        pack_us = gpu.pack_us(setting, self.placed, layout)
-        convert_us = gpu.convert_us(problem, setting, layout, self.placed, last[0])
+        title = self.title(plan, way)
+        made = gpu.contestant("cudnn", title, detail, problem, layout, self.placed, run, last)
+        made.workspace_bytes, made.tags = plan.workspace_bytes, plan.tags
         if self.padding:
-            convert_us += self._padding_us()
-        return Contestant(
-            "cudnn", self.title(plan, way), detail, layout, run, output, plan.workspace_bytes, pack_us,
-            convert_us, plan.tags,
-        )  # fmt: skip
+            made.convert_us += self._padding_us()
+        return made
 
     def _padding_us(self) -> float:
         """Time the copy of x into its padded array."""

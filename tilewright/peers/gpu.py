@@ -12,7 +12,7 @@ from typing import Any
 from tilewright.arrays.use import on_host
 from tilewright.checking.inputs import Inputs
 from tilewright.errors import PeerError
-from tilewright.peers.base import Array, Setting, as_nchw, foreign, load, one_line
+from tilewright.peers.base import Array, Contestant, Setting, as_nchw, as_output, foreign, load, one_line
 from tilewright.peers.eager import Eager, to_tensor
 from tilewright.problem import Problem
 from tilewright.runtime.base import Run
@@ -48,7 +48,7 @@ class GpuArrays:
         Raises:
             PeerError: neither can be used.
         """
-        reasons = []
+        self._setting, reasons = setting, []
         for library in (_Torch, _Cupy):
             try:
                 self._on: _Torch | _Cupy = library(setting)
@@ -107,20 +107,32 @@ class GpuArrays:
 
         return run
 
-    def pack_us(self, setting: Setting, placed: GpuInputs, layout: str) -> float:
-        """Time the conversion of the filter from kcrs to a layout."""
-        return 0.0 if layout == "nchw" else setting.quick_us(self.copying(placed.w_kcrs, placed.w))
+    def contestant(
+        self, peer: str, name: str, detail: str, problem: Problem, layout: str, placed: GpuInputs,
+        run: Run, last: list[Any],
+    ) -> Contestant:  # fmt: skip
+        """Make a contestant of ``run``, which leaves its result in ``last``; run it once."""
+        run()
+        return Contestant(
+            peer, name, detail, layout, run, lambda: as_output(self.get(last[0]), problem),
+            pack_us=self._pack_us(layout, placed),
+            convert_us=self._convert_us(problem, layout, placed, last[0]),
+        )  # fmt: skip
 
-    def convert_us(self, problem: Problem, setting: Setting, layout: str, placed: GpuInputs, y: Any) -> float:
+    def _pack_us(self, layout: str, placed: GpuInputs) -> float:
+        """Time the conversion of the filter from kcrs to a layout."""
+        return 0.0 if layout == "nchw" else self._setting.quick_us(self.copying(placed.w_kcrs, placed.w))
+
+    def _convert_us(self, problem: Problem, layout: str, placed: GpuInputs, y: Any) -> float:
         """Time converting x and z from, and y to, the problem's layouts, if they are not the peer's."""
         x_too, y_too = foreign(problem, layout)
         inputs = [(placed.x, problem.layout_in)] if x_too else []
         inputs += [(placed.z, problem.layout_out)] if y_too and placed.z is not None else []
         total = 0.0
         for array, at in inputs:
-            total += setting.quick_us(self.copying(self.put(self.get(array), at), array))
+            total += self._setting.quick_us(self.copying(self.put(self.get(array), at), array))
         if y_too:
-            total += setting.quick_us(self.copying(y, self.put(self.get(y), problem.layout_out)))
+            total += self._setting.quick_us(self.copying(y, self.put(self.get(y), problem.layout_out)))
         return total
 
 

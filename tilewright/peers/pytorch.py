@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
-from tilewright.peers.base import Contestant, Offer, Peer, Setting, as_output, load, needs, symmetric
+from tilewright.peers.base import Contestant, Offer, Peer, Setting, load, needs, symmetric
 from tilewright.peers.eager import told
 from tilewright.peers.gpu import GpuArrays, GpuInputs
 from tilewright.problem import Problem
@@ -86,15 +86,7 @@ def contestant(
         with torch.inference_mode(), gpu.on_stream():
             last[0] = all_steps(placed.x)
 
-    def output() -> Any:
-        return as_output(gpu.get(last[0]), problem)
-
-    run()
-    pack_us = gpu.pack_us(setting, placed, layout)
-    convert_us = gpu.convert_us(problem, setting, layout, placed, last[0])
-    return Contestant(
-        peer, f"{peer} {layout}", detail, layout, run, output, pack_us=pack_us, convert_us=convert_us
-    )
+    return gpu.contestant(peer, f"{peer} {layout}", detail, problem, layout, placed, run, last)
 
 
 def convolution(problem: Problem, placed: GpuInputs, fused: tuple[str, ...]) -> Forward:

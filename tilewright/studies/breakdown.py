@@ -25,7 +25,6 @@ from tilewright.studies.study import (
     StudyLayer,
     Value,
     present,
-    published_us,
 )
 
 RUNS = 3
@@ -109,10 +108,8 @@ def _of(entry: Entry, lab: Lab) -> dict[str, float]:
 
 
 def _row(step: Step, layer: StudyLayer, took: Mapping[str, float] | str) -> dict[str, Value]:
-    figures = step.figures(layer.name)
-    row: dict[str, Value] = {"layer": layer.name, "step": step.name, "published_us": published_us(figures)}
-    row["published"] = ", ".join(figures)
-    return {**row, "reason": took} if isinstance(took, str) else {**row, **took}
+    found = {"reason": took} if isinstance(took, str) else took
+    return {"layer": layer.name, "step": step.name, **step.published_cells(layer.name), **found}
 
 
 def beside(

@@ -12,7 +12,7 @@ from tilewright.profiling.modelled import modelled
 from tilewright.record import Measurement
 from tilewright.search.model import estimate
 from tilewright.studies.lab import Entry, Lab
-from tilewright.studies.study import Column, PartResult, Step, Steps, StudyLayer, Value, published_us, to_do
+from tilewright.studies.study import Column, PartResult, Step, Steps, StudyLayer, Value, to_do
 
 Row = dict[str, Value]
 SUM = "sum"
@@ -85,11 +85,9 @@ def _times(entries: dict[str, Entry], lab: Lab) -> dict[str, Measurement]:
 
 
 def _row(step: Step, layer: StudyLayer, lab: Lab) -> Row:
-    figures = step.figures(layer.name)
     return {
         "layer": layer.name, "step": step.name, "what": step.what,
-        "problem": str(layer.at(lab.quick, step.dtype)), "published_us": published_us(figures),
-        "published": ", ".join(figures),
+        "problem": str(layer.at(lab.quick, step.dtype)), **step.published_cells(layer.name),
     }  # fmt: skip
 
 
@@ -126,9 +124,7 @@ def _sums(part: Steps, rows: list[Row]) -> list[Row]:
     for step in part.steps:
         mine = [row for row in rows if row["step"] == step.name]
         times = [row.get("time_us") for row in mine]
-        figures = step.figures(SUM)
-        row: Row = {"layer": SUM, "step": step.name, "what": step.what, "published_us": published_us(figures)}
-        row["published"] = ", ".join(figures)
+        row: Row = {"layer": SUM, "step": step.name, "what": step.what, **step.published_cells(SUM)}
         if all(isinstance(time, float) for time in times):
             row["time_us"] = sum(time for time in times if isinstance(time, float))
         found.append(row)

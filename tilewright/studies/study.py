@@ -70,9 +70,10 @@ class Step:
     on: str = ""
     published: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def figures(self, layer: str) -> tuple[str, ...]:
-        """Return the source's figures of this step on a layer."""
-        return self.published.get(layer) or self.published.get("", ())
+    def published_cells(self, layer: str) -> dict[str, Value]:
+        """Return the source's figures of this step on a layer, for a row: the first time, and all of them."""
+        figures = self.published.get(layer) or self.published.get("", ())
+        return {"published_us": published_us(figures), "published": ", ".join(figures)}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.arithmetic import ceil_div
-from tilewright.kernels.family import Blueprint, Launch
+from tilewright.kernels.blueprint import Blueprint, Launch
 from tilewright.problem import Problem
 
 # Threads of a block, channels and columns of a tile, terms of a step, steps summed in a partial sum.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.arithmetic import ceil_div, offset64
-from tilewright.kernels.family import Blueprint, Buffer, Launch
+from tilewright.kernels.blueprint import Blueprint, Buffer, Launch
 from tilewright.kernels.products import HALVES
 from tilewright.kernels.untuned.nhwc import COPY_THREADS, copied_bytes, copier, copy, copy_defines
 from tilewright.problem import Problem
