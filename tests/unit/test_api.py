@@ -457,6 +457,16 @@ def test_conv2d_chooses_among_the_families_that_are_named(monkeypatch: pytest.Mo
         assert asked.pop() == named
 
 
+@pytest.mark.parametrize("family", ["plain", ["plain", "direct"]])
+def test_plain_families_are_taken_without_kernels_too(family: Any) -> None:
+    """NumPy's reference sums up the formula's own products: whoever asks for no more than that gets it."""
+    near(tw.conv2d(X, W, device="numpy", family=family), expected("n2c4h7w9k6r3s2-f32", X, W))
+    plan = tw.plan("n2c4h7w9k6r3s2-f32", device="numpy", family=family)
+    assert plan.config.family == "reference" and plan.note.startswith("slow: the reference kernel")
+    with pytest.raises(errors.ProblemError, match="direct: the numpy backend runs no kernels$"):
+        tw.plan("n2c4h7w9k6r3s2-f32", device="numpy", family="direct")
+
+
 def test_a_device_of_torch_is_a_selector() -> None:
     torch = pytest.importorskip("torch")
     near(tw.conv2d(X, W, device=torch.device("cpu")), tw.conv2d(X, W))
