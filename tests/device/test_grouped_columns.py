@@ -7,6 +7,7 @@ import random
 import pytest
 from here import agrees
 
+import tilewright as tw
 from tilewright.errors import ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
@@ -114,6 +115,22 @@ def test_a_loop_over_rows_in_nhwc(text: str, change: dict[str, int], cpu: Runtim
     plan = Plan.make(cpu, problem, config)
     assert dict(plan.blueprint.defines)["ROLLED"] == 1
     agrees(plan)
+
+
+@pytest.mark.parametrize(
+    "text",
+    (
+        "n1c3h1w1k4r1s2p0x131072u1x131072d1x131072-f32",  # the taps fall on the only pixel
+        "n1c8h3w9k8r1s3p0x131071d1x131072-f64",
+        "n1c16h1w9k16r1s3p0x131072d1x131072g16-f32-nhwc",
+    ),
+)
+def test_inputs_of_a_row_that_overflow_the_stack(text: str, cpu: Runtime) -> None:
+    """The process would end there: those between the taps of one output are held, too."""
+    problem = Problem.parse(text)
+    with pytest.raises(ConfigError, match="rule 'stack'"):
+        GROUPED.check(problem, cpu.device, Config.make("grouped", BASE | dict(v=1)))
+    agrees(Plan.make(cpu, problem, tw.plan(problem, "cpu").config))
 
 
 def test_what_cannot_be_rolled_is_refused(cpu: Runtime) -> None:

@@ -8,7 +8,7 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.tile import NONE, columns_under
-from tilewright.kernels.word import word_registers
+from tilewright.kernels.word import word_bytes, word_registers
 from tilewright.problem import Problem
 
 
@@ -77,6 +77,12 @@ def rolled(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
         loop = grouped_columns.rolled_body(pr, th, tw)
         return loop is not None and loop <= MOST_BODY
     return device.is_gpu and th == 1 and tw > 1 and 2 * body // pr.r <= MOST_BODY
+
+
+def row_fits(pr: Problem, device: Device, v: int, tw: int) -> bool:
+    """Whether a CPU's thread has room on its stack for the inputs of a row under its outputs."""
+    held = word_bytes(pr) * v * columns_under(pr, tw)
+    return device.is_gpu or over_columns(pr, device, v) or held <= grouped_columns.MOST_BYTES
 
 
 def registers(pr: Problem, v: int, th: int, tw: int) -> int:
