@@ -381,6 +381,14 @@ def test_no_room_for_a_copy_of_an_input() -> None:
         tw.conv2d(x, w, stride=1 << 20, device="numpy")
 
 
+@pytest.mark.parametrize("channels", [1, 1 << 12])
+def test_no_room_for_a_padded_image(channels: int) -> None:
+    """NumPy's path copies it, padded, however few the outputs."""
+    x, w, far = np.ones((1, channels, 1, 1), F), np.ones((1, channels, 2, 2), F), 1 << 24
+    with pytest.raises(OutOfMemory, match="^NumPy: no room for f64 copies of the arrays of n1c.*u16777216"):
+        tw.conv2d(x, w, stride=far, padding=far, dilation=far, device="numpy")
+
+
 def test_a_shipped_layer_has_a_name() -> None:
     """As on the command line, whose words are said where there is none."""
     assert choices.as_problem("R3") == Problem.parse("n1c64h56w56k64r1s1-f32")
