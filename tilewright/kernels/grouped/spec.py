@@ -131,8 +131,8 @@ RULES = (
     Rule("columns", lambda problem, device, v, th, tw:
          not over_columns(problem, device, v) or grouped_columns.fits(problem, v, th, tw),
          "vectors past the end of a row, or more input than a thread has room for"),
-    Rule("stack", lambda problem, device, v, tw: row_fits(problem, device, v, tw),
-         "inputs under a row of outputs, of a large dilation, would overflow the stack of a thread"),
+    Rule("row", lambda problem, device, v, tw: row_fits(problem, device, v, tw),
+         "more inputs under a row of outputs than PoCL keeps apart, for a large dilation or stride"),
     POOL_APART,
 )  # fmt: skip
 
