@@ -127,7 +127,7 @@ def test_a_loop_over_rows_in_nhwc(text: str, change: dict[str, int], cpu: Runtim
     ),
 )
 def test_a_row_with_too_many_inputs_is_refused(text: str, cpu: Runtime) -> None:
-    """Those between the taps of an output are held, too: they overflowed the stack, or took a minute to compile."""
+    """Those between the taps are held, too: they overflowed the stack, or took a minute to compile."""
     problem = Problem.parse(text)
     with pytest.raises(ConfigError, match="rule 'row'"):
         GROUPED.check(problem, cpu.device, Config.make("grouped", BASE | dict(v=1)))
