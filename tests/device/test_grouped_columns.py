@@ -7,6 +7,7 @@ import random
 import pytest
 from here import agrees
 
+import tilewright as tw
 from tilewright.errors import ConfigError
 from tilewright.kernels import family
 from tilewright.kernels.family import Config
@@ -114,6 +115,30 @@ def test_a_loop_over_rows_in_nhwc(text: str, change: dict[str, int], cpu: Runtim
     plan = Plan.make(cpu, problem, config)
     assert dict(plan.blueprint.defines)["ROLLED"] == 1
     agrees(plan)
+
+
+@pytest.mark.parametrize(
+    "text",
+    (
+        "n1c3h1w1k4r1s2p0x131072u1x131072d1x131072-f32",  # the taps fall on the only pixel
+        "n1c8h3w9k8r1s3p0x131071d1x131072-f64",
+        "n1c16h1w9k16r1s3p0x131072d1x131072g16-f32-nhwc",
+        "n1c16h1w3000k16r1s3p0x600d1x600g16-f32-nhwc",
+    ),
+)
+def test_a_row_with_too_many_inputs_is_refused(text: str, cpu: Runtime) -> None:
+    """Those between the taps are held, too: they overflowed the stack, or took a minute to compile."""
+    problem = Problem.parse(text)
+    with pytest.raises(ConfigError, match="rule 'row'"):
+        GROUPED.check(problem, cpu.device, Config.make("grouped", BASE | dict(v=1)))
+    agrees(Plan.make(cpu, problem, tw.plan(problem, "cpu").config))
+
+
+def test_a_row_of_a_far_dilation(cpu: Runtime) -> None:
+    problem = Problem.parse("n1c8h1w1100k8r1s3p0x512d1x512g8-f32-nhwc")
+    config = Config.make("grouped", BASE | dict(tw=16))
+    GROUPED.check(problem, cpu.device, config)
+    agrees(Plan.make(cpu, problem, config))
 
 
 def test_what_cannot_be_rolled_is_refused(cpu: Runtime) -> None:

@@ -381,6 +381,14 @@ def test_no_room_for_a_copy_of_an_input() -> None:
         tw.conv2d(x, w, stride=1 << 20, device="numpy")
 
 
+@pytest.mark.parametrize("channels", [1, 1 << 12])
+def test_no_room_for_a_padded_image(channels: int) -> None:
+    """NumPy's path copies it, padded, however few the outputs."""
+    x, w, far = np.ones((1, channels, 1, 1), F), np.ones((1, channels, 2, 2), F), 1 << 24
+    with pytest.raises(OutOfMemory, match="^NumPy: no room for f64 copies of the arrays of n1c.*u16777216"):
+        tw.conv2d(x, w, stride=far, padding=far, dilation=far, device="numpy")
+
+
 def test_a_shipped_layer_has_a_name() -> None:
     """As on the command line, whose words are said where there is none."""
     assert choices.as_problem("R3") == Problem.parse("n1c64h56w56k64r1s1-f32")
@@ -455,6 +463,16 @@ def test_conv2d_chooses_among_the_families_that_are_named(monkeypatch: pytest.Mo
     for family, named in (("plain", ("plain",)), (["direct", "gemm"], ("direct", "gemm")), (None, ())):
         near(tw.conv2d(X, W, family=family), expected("n2c4h7w9k6r3s2-f32", X, W))
         assert asked.pop() == named
+
+
+@pytest.mark.parametrize("family", ["plain", ["plain", "direct"]])
+def test_plain_families_are_taken_without_kernels_too(family: Any) -> None:
+    """NumPy's reference sums up the formula's own products: whoever asks for no more than that gets it."""
+    near(tw.conv2d(X, W, device="numpy", family=family), expected("n2c4h7w9k6r3s2-f32", X, W))
+    plan = tw.plan("n2c4h7w9k6r3s2-f32", device="numpy", family=family)
+    assert plan.config.family == "reference" and plan.note.startswith("slow: the reference kernel")
+    with pytest.raises(errors.ProblemError, match="direct: the numpy backend runs no kernels$"):
+        tw.plan("n2c4h7w9k6r3s2-f32", device="numpy", family="direct")
 
 
 def test_a_device_of_torch_is_a_selector() -> None:

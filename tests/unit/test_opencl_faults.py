@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -171,6 +173,24 @@ def test_a_program_without_its_kernels(removed: bool, monkeypatch: pytest.Monkey
     with pytest.raises(CompileError, match="program lacks y; .*run tilewright cache clear"):
         its.load(Built("key", b"source", {"x": Resources(), "y": Resources()}, 0.0))
     assert its.load(Built("key", b"source", {}, 0.0)).kernels.keys() == {"x"}
+
+
+def test_threads_make_kernels_one_at_a_time() -> None:
+    """pyopencl makes code for each: for two at once under one name, and warns of it."""
+    its, inside, most = broken(Error()), list[int](), list[int]()
+
+    class Program:
+        def all_kernels(self) -> list[Any]:
+            inside.append(1)
+            time.sleep(0.01)
+            most.append(len(inside))
+            inside.pop()
+            return [SimpleNamespace(function_name="x")]
+
+    its._links, its._program = True, lambda source, options: Program()
+    with ThreadPoolExecutor(4) as pool:
+        loaded = list(pool.map(lambda _: its.load(Built("key", b"source", {}, 0.0)), range(8)))
+    assert most == [1] * 8 and all(one.kernels.keys() == {"x"} for one in loaded)
 
 
 @pytest.mark.parametrize("cpu", [True, False])

@@ -14,7 +14,7 @@ from dataclasses import replace
 from tilewright.device import Device
 from tilewright.dispatch.guesses import ranked_for
 from tilewright.errors import ConfigError, ProblemError, StoreError, TilewrightError, warn_once
-from tilewright.kernels import FAMILIES, pick
+from tilewright.kernels import FAMILIES, PLAIN, pick
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.plans.provenance import UNSAID, Origin, Provenance
@@ -85,7 +85,7 @@ def candidates(
         if config not in seen:
             yield config, guess
     reasons = "; ".join(f"{name}: {reason}" for name, reason in passed.items())
-    if names and REFERENCE.family not in names:
+    if names and not {REFERENCE.family, PLAIN} & set(names):  # the reference sums up the formula's products
         if not families:
             raise ProblemError(f"{problem}: {reasons}")
         return

@@ -106,11 +106,19 @@ class NumpyRuntime:
     def launch(
         self, loaded: Loaded, launch: Launch, memories: Sequence[Memory], stream: int | None = None
     ) -> None:
-        """Compute immediately."""
+        """Compute immediately.
+
+        Raises:
+            OutOfMemory: there is no room for the f64 copies of the arrays, that of x with its padding.
+        """
         if launch.kernel == ZERO:
             self.fill(memories[0], 0)
             return
-        _compute(loaded.kernels[launch.kernel], launch.kernel, memories)
+        problem = loaded.kernels[launch.kernel]
+        try:
+            _compute(problem, launch.kernel, memories)
+        except (MemoryError, ValueError) as error:  # the latter if a size overflows
+            raise OutOfMemory(f"NumPy: no room for f64 copies of the arrays of {problem}: {error}") from error
 
     def is_recording(self, stream: int | None) -> bool:
         """Return False."""

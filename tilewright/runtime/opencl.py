@@ -32,6 +32,7 @@ OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
 LEAST_FLUSH_BYTES = 128 << 20
 _KEPT = 32  # programs that need not be built again: even from its cache PoCL takes 0.1 s for one
 _ALIGN = 128
+_making = threading.Lock()  # of kernels: code that pyopencl makes for two at once has one name, and it warns
 _DAMAGED = "PoCL's cache is damaged: run tilewright cache clear"
 
 
@@ -95,7 +96,7 @@ class OpenclRuntime:
     def _build(self, key: str, source: str) -> Built:
         start = time.perf_counter()
         program = self._program(source, self._options)
-        names = [kernel.function_name for kernel in program.all_kernels()]
+        names = list(_kernels(program))
         most = int(self._device.max_work_group_size)
         resources = {name: Resources(max_threads=most) for name in names}
         return Built(key, source.encode(), resources, time.perf_counter() - start)
@@ -118,7 +119,7 @@ class OpenclRuntime:
             if self._pocl:
                 opencl_cache.ready()
             program = self.cl.Program(self._context, source).build(options=list(options))
-            if not self._pocl or program.all_kernels():
+            if not self._pocl or _kernels(program):
                 return program
             if not opencl_cache.drop(program.get_info(self.cl.program_info.BINARIES)[0]):
                 break
@@ -129,7 +130,7 @@ class OpenclRuntime:
         """Build for the device, unless ``compile`` just did; quick if it is in the driver's cache."""
         program = self._program(built.binary.decode(), self._options)
         self._see_linked()
-        kernels = {kernel.function_name: kernel for kernel in program.all_kernels()}
+        kernels = _kernels(program)
         if missing := ", ".join(sorted(built.resources.keys() - kernels)):
             raise CompileError(f"{self.device.name}: a compiled program lacks {missing}; {_DAMAGED}")
         return Loaded(program, kernels)
@@ -306,6 +307,12 @@ class OpenclRuntime:
             "pyopencl": self.cl.VERSION_TEXT,
             "threads": str(self.device.units),
         }
+
+
+def _kernels(program: Any) -> dict[str, Any]:
+    """Make new kernels of a program, by name; one thread at a time."""
+    with _making:
+        return {kernel.function_name: kernel for kernel in program.all_kernels()}
 
 
 def _bytes_of(array: Array) -> Array:

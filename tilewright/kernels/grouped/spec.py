@@ -19,6 +19,7 @@ from tilewright.kernels.grouped.tile import (
     reads_quads,
     registers,
     rolled,
+    row_fits,
     stores_quads,
 )
 from tilewright.kernels.grouped.work import work_of
@@ -130,6 +131,8 @@ RULES = (
     Rule("columns", lambda problem, device, v, th, tw:
          not over_columns(problem, device, v) or grouped_columns.fits(problem, v, th, tw),
          "vectors past the end of a row, or more input than a thread has room for"),
+    Rule("row", lambda problem, device, v, tw: row_fits(problem, device, v, tw),
+         "more inputs under a row of outputs than PoCL keeps apart, for a large dilation or stride"),
     POOL_APART,
 )  # fmt: skip
 

@@ -11,6 +11,10 @@ from tilewright.kernels.tile import NONE, columns_under
 from tilewright.kernels.word import word_registers
 from tilewright.problem import Problem
 
+# Inputs of a row that a CPU's compiler keeps apart. With 1,200 it took 33 s (1,040: 0.4 s), the layer 10 ms
+# (3 ms); with 65,536 vectors of 16 they overflow the stack, which ends the process.
+MOST_ROW = 1040
+
 
 def across(pr: Problem) -> bool:
     """Whether the lanes of a vector are groups: of a depthwise layer with contiguous channels."""
@@ -77,6 +81,11 @@ def rolled(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
         loop = grouped_columns.rolled_body(pr, th, tw)
         return loop is not None and loop <= MOST_BODY
     return device.is_gpu and th == 1 and tw > 1 and 2 * body // pr.r <= MOST_BODY
+
+
+def row_fits(pr: Problem, device: Device, v: int, tw: int) -> bool:
+    """Whether a CPU's thread can hold the inputs of a row under its outputs, those between taps too."""
+    return device.is_gpu or over_columns(pr, device, v) or columns_under(pr, tw) <= MOST_ROW
 
 
 def registers(pr: Problem, v: int, th: int, tw: int) -> int:
