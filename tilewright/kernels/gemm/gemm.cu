@@ -140,6 +140,9 @@ INLINE void sum_up(vec acc[KT][TP], SHARED float *shared, const GLOBAL float *x,
                    GLOBAL float *y, GLOBAL unsigned *arrived, Place at, Lane me, int first, int last) {
     float a[FRAGMENTS][KT], b[FRAGMENTS][PT * CV];
     Source source = find_source(x, w, at, first);
+#if FLAT
+    source.table = (const SHARED int *)(shared + TABLE_AT);
+#endif
     Reader from = {shared, shared, -1};
     UNROLL for (int i = 0; i < KT; i++) UNROLL for (int j = 0; j < TP; j++) vec_zero(&acc[i][j]);
     UNROLL for (int i = 0; i < STAGES - 1; i++) stage(shared + i * STAGE_FLOATS, &source, at, first + i, last);
@@ -188,6 +191,9 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
     SHARED_FLAG(is_last);
     const int block = GROUP(0);
     Lane me = find_lane();
+#if FLAT
+    make_table(shared);
+#endif
 #if STREAM
     NO_UNROLL for (int work = first_work(block), end = first_work(block + 1); work < end;) {
         Place at = find_place(work / TILE_STEPS);

@@ -5,7 +5,8 @@
 //   nhwc, CV = 4   [px][X_PITCH], 16 bytes along the channels
 //   nhwc, CV = 1   [c][X_PITCH], transposed on the way, 4 bytes a copy: a warp takes 8 channels of 4 pixels
 // Pixels past the last one are staged as the last: their sums are not stored. Channels past the last one are zeros.
-// Here is a single product; the products of a filter's taps (TAPPED) are staged by gemm_taps.h.
+// Here is a single product. The products of a filter's taps (TAPPED) are staged by gemm_taps.h, of few channels (FLAT)
+// by gemm_flat.h.
 
 #define CHANNEL_RUN (CS < 8 ? CS : 8)
 #define ROW_COPIES (X_NHWC ? (CV == 4 ? CS / 4 : CHANNEL_RUN) : PB / COPY)  // copies in a row
@@ -33,6 +34,19 @@ INLINE int copied_px(Place at, int j) {
 INLINE offset_t copy_from(Place at, int j) { return x_at(copied_px(at, j)) + (offset_t)copy_c(j) * C_STEP; }
 
 #if TAPPED
+// Bit r: row r of the filter meets the image under output px; bit 16 + s: column s does.
+INLINE unsigned taps_met(int px) {
+    int h = px / Q % P * STR_H - PAD_T, w = px % Q * STR_W - PAD_L;
+    unsigned met = 0;
+    UNROLL for (int r = 0; r < R; r++) met |= (unsigned)((unsigned)(h + r * DIL_H) < H) << r;
+    UNROLL for (int s = 0; s < S; s++) met |= (unsigned)((unsigned)(w + s * DIL_W) < W) << (16 + s);
+    return met;
+}
+#endif
+
+#if FLAT
+#include "gemm_flat.h"
+#elif TAPPED
 #include "gemm_taps.h"
 #else
 typedef struct {

@@ -24,15 +24,6 @@ typedef struct {
     unsigned met[KEPT ? KEPT : 1];
 } Source;
 
-// Bit r: row r of the filter meets the image under output px; bit 16 + s: column s does.
-INLINE unsigned taps_met(int px) {
-    int h = px / Q % P * STR_H - PAD_T, w = px % Q * STR_W - PAD_L;
-    unsigned met = 0;
-    UNROLL for (int r = 0; r < R; r++) met |= (unsigned)((unsigned)(h + r * DIL_H) < H) << r;
-    UNROLL for (int s = 0; s < S; s++) met |= (unsigned)((unsigned)(w + s * DIL_W) < W) << (16 + s);
-    return met;
-}
-
 // Where quad e of a step's filter lies, from its first on; where copy j of the input goes in the staged tile.
 INLINE offset_t filter_at(int e) { return (offset_t)(e / W_QUADS) * (TAPS * KB) + e % W_QUADS * 4; }
 INLINE int copy_to(int j) { return CV == 4 ? copy_px(j) * X_PITCH + copy_c(j) : copy_c(j) * X_PITCH + copy_px(j); }

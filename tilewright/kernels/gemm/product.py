@@ -26,6 +26,7 @@ class Product:
         quads: whether four pixels of the input are always 16 aligned bytes (nchw).
         strided: whether an input pixel is found by its row and column, since some are skipped or ``tapped``.
         tapped: whether a pixel of the input differs from tap to tap, or may be padding.
+        flat: whether ``c`` counts channels at each tap (then ``taps`` is 1), since there are few channels.
     """
 
     k: int
@@ -40,6 +41,7 @@ class Product:
     quads: bool
     strided: bool
     tapped: bool
+    flat: bool
 
     @property
     def length(self) -> int:
@@ -52,6 +54,16 @@ class Product:
         return self.c * self.groups * self.pitch
 
 
+FEW = 16  # channels of a group: fewer are summed over all taps at once
+MOST_ENTRIES = 2048  # of the table of where they lie
+
+
+def _reach(pr: Problem) -> int:
+    """Floats from the first input under an output to the last, or a little more."""
+    rows, columns = pr.r * pr.dilation[0] * pr.w, pr.s * pr.dilation[1]
+    return (rows + columns) * (pr.c if pr.layout_in == "nhwc" else 1) + pr.cg * pr.h * pr.w
+
+
 def is_product(pr: Problem) -> bool:
     """Whether a layer is a single matrix product as it is: a 1x1 filter, and no padding."""
     return pr.r * pr.s == 1 and not any(pr.pad)
@@ -60,13 +72,15 @@ def is_product(pr: Problem) -> bool:
 @lru_cache(maxsize=4096)
 def product(pr: Problem) -> Product:
     """Return the matrix products of a layer, one for each tap, with the input where it lies in x."""
-    tapped = not is_product(pr)
+    tapped, at_once = not is_product(pr), pr.cg * pr.r * pr.s
+    flat = tapped and pr.cg < FEW and at_once <= MOST_ENTRIES and _reach(pr) < 1 << 31
     strided = pr.stride != (1, 1) or tapped
     x_nhwc, pitch = pr.layout_in == "nhwc" or pr.h * pr.w == 1, pr.h * pr.w
     return Product(
-        k=pr.kg, c=pr.cg, groups=pr.groups, taps=pr.r * pr.s, pixels=pr.n * pr.p * pr.q, columns=False,
+        k=pr.kg, c=at_once if flat else pr.cg, groups=pr.groups, taps=1 if flat else pr.r * pr.s,
+        pixels=pr.n * pr.p * pr.q, columns=False,
         x_nhwc=x_nhwc, y_nhwc=pr.layout_out == "nhwc" or pr.p * pr.q == 1, pitch=pitch,
-        quads=not x_nhwc and not strided and pitch % 4 == 0, strided=strided, tapped=tapped,
+        quads=not x_nhwc and not strided and pitch % 4 == 0, strided=strided, tapped=tapped, flat=flat,
     )  # fmt: skip
 
 
@@ -77,7 +91,7 @@ def column_product(pr: Problem) -> Product:
     return Product(
         k=pr.kg, c=pr.cg * pr.r * pr.s, groups=pr.groups, taps=1, pixels=pixels, columns=True,
         x_nhwc=False, y_nhwc=pr.layout_out == "nhwc" or pr.p * pr.q == 1, pitch=round_up(pixels, 4),
-        quads=True, strided=False, tapped=False,
+        quads=True, strided=False, tapped=False, flat=False,
     )  # fmt: skip
 
 
@@ -91,6 +105,7 @@ class GemmTiling(ProductTiling):
         x_pitch: floats from one row of the staged input to the next.
         x_floats: of the whole staged input.
         wide: floats of a copy of the input.
+        table_at: where the table of a flat sum begins in shared memory, in floats.
     """
 
     kt: int
@@ -99,6 +114,7 @@ class GemmTiling(ProductTiling):
     x_pitch: int
     x_floats: int
     wide: int
+    table_at: int
 
 
 def threads(cf: Values) -> int:
@@ -126,11 +142,12 @@ def tiling_of(pd: Product, cf: Values, aligned: bool = True) -> GemmTiling:
     wide = 4 if cf["cv"] == 4 or (pd.quads and pb % 4 == 0 and aligned) else 1
     k_tiles, q_tiles = ceil_div(pd.k, kb), ceil_div(pd.pixels, pb)
     meeting = cf["sb"] * kb * pb if cf["sb"] > 1 else 0
+    table_at = max(cf["stages"] * (cs * kb + x_floats), meeting)
     return GemmTiling(
         kt=kt, pt=pt, kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, q_tiles=q_tiles,
         tiles=k_tiles * q_tiles * pd.groups, steps=pd.taps * ceil_div(pd.c, cs), run=run_of(cf),
         x_pitch=x_pitch, x_floats=x_floats, wide=wide, x_copies=ceil_div(cs * pb // wide, threads(cf)),
-        shared_bytes=4 * max(cf["stages"] * (cs * kb + x_floats), meeting),
+        shared_bytes=4 * (table_at + (2 * round_up(pd.c, cs) if pd.flat else 0)), table_at=table_at,
     )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ from tilewright.problem import Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
 WIDEST = 16  # rows or columns of a filter: a bit each says whether it meets the image
-FEWEST = 3  # channels of a group for which a step at each tap pays
+FEWEST = 4  # output channels of a thread
 
 
 class Gemm(Family):
@@ -76,19 +76,19 @@ class Gemm(Family):
     product = staticmethod(product)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Support filters of 16 x 16 taps at most, on a GPU; of more than one if groups have 3 channels."""
+        """Support filters of up to 16 x 16 taps, on a GPU; those of several taps in groups of 4 or more."""
         if reason := super().refuses(problem, device):
             return reason
         if max(problem.r, problem.s) > WIDEST:
             return f"a filter has {problem.r} x {problem.s} taps, more than {WIDEST} along a side"
-        if problem.cg < FEWEST and not is_product(problem):
-            return f"a group has {problem.cg} channels, fewer than {FEWEST}: a step takes 4"
+        if problem.kg < FEWEST and not is_product(problem):
+            return f"a group has {problem.kg} filters: a thread computes {FEWEST} at least"
         return refused(problem, device)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Return the tunables, outermost choice first."""
         pd = self.product(problem)
-        quads = pd.x_nhwc and pd.c % 4 == 0
+        quads = pd.x_nhwc and pd.c % 4 == 0 and not pd.flat
         return (
             Param("tk", (1, 2, 3, 4), "pieces of 4 output channels a thread"),
             Param("v", (1, 2, 4), "pixels of a piece"),
@@ -272,7 +272,7 @@ def _defines(
         K_TILES=tiling.k_tiles, P_TILES=1, Q_TILES=tiling.q_tiles, C_PADDED=c_padded,
         N=pr.n, C=pd.c, H=pr.h, W=pr.w, K=pd.k, GROUPS_=pd.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], PAD_T=pr.pad[0], PAD_L=pr.pad[2], STRIDED=int(pd.strided),
-        TAPPED=int(pd.tapped), **(_taps(pr) if pd.tapped else {}),
+        TAPPED=int(pd.tapped), FLAT=int(pd.flat), **_taps(pr, pd, tiling),
         X_NHWC=int(pd.x_nhwc), X_ROWS=int(pd.columns or pr.n == 1), X_PITCH_C=pd.pitch,
         X_QUADS=int(quads), X_LAST=last, X_PITCH=tiling.x_pitch, X_FLOATS=tiling.x_floats,
         X_KEPT=int(_few_copies(pd, tiling)), Y_VECTOR=int(y_vector),
@@ -281,6 +281,11 @@ def _defines(
     )  # fmt: skip
 
 
-def _taps(pr: Problem) -> dict[str, int]:
-    """The defines of gemm_taps.h."""
-    return dict(R=pr.r, S=pr.s, DIL_H=pr.dilation[0], DIL_W=pr.dilation[1], PADDED=int(any(pr.pad)))
+def _taps(pr: Problem, pd: Product, tiling: GemmTiling) -> dict[str, int]:
+    """The defines of gemm_taps.h and gemm_flat.h."""
+    if not pd.tapped:
+        return {}
+    table = dict(C_ALL=pr.c, TABLE_AT=tiling.table_at) if pd.flat else {}
+    return dict(
+        R=pr.r, S=pr.s, DIL_H=pr.dilation[0], DIL_W=pr.dilation[1], PADDED=int(any(pr.pad)), **table
+    )

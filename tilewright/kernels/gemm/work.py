@@ -58,7 +58,7 @@ def work_of(pr: Problem, pd: Product, device: Device, cf: Values) -> GpuWork:
     words = (tiling.kt + tiling.pt) * channels * HIDDEN[cf["fd"]]
     staged = cf["cs"] * (tiling.kb + tiling.pb)  # words of a step
     copies = cf["cs"] * tiling.kb / 4 / tiling.threads + tiling.x_copies
-    finding = FINDING * kept_places(pd, tiling) if pd.tapped else 0.0
+    finding = FINDING * (tiling.x_copies if pd.flat else kept_places(pd, tiling)) if pd.tapped else 0.0
     loads = cf["tk"] * max(1.0, cf["lk"] / 8) + tiling.pt * max(1.0, 1.0 / cf["lk"]) / 4
     waves = tiling.threads / 32 * channels * loads
     meeting = 3.0 * tiling.kt * tiling.pt if cf["sb"] > 1 else 0.0
@@ -85,5 +85,5 @@ def _x_bytes(pr: Problem, pd: Product) -> float:
     """Bytes of the input that are read: no rows, and of nhwc no pixels, between those of a 1x1 filter."""
     if pd.columns:
         return 4.0 * pd.column_floats
-    skipped = pr.stride[0] * (pr.stride[1] if pd.x_nhwc else 1) if pd.taps == 1 else 1
+    skipped = pr.stride[0] * (pr.stride[1] if pd.x_nhwc else 1) if not pd.tapped else 1
     return pr.x_bytes / skipped
