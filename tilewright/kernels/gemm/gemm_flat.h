@@ -3,9 +3,9 @@
 // whatever taps. Where each lies is looked up in a table in shared memory, made once by the block.
 //
 //   filter  packed [e][KB], staged as one run
-//   input   laid out as gemm_stage.h says, 4 bytes a copy: x[place of the pixel + PLACE(e)], or zeros where that is
+//   input   laid out as gemm_stage.h says, 4 bytes a copy: x[place of the pixel + place of e], or zeros where that is
 //           padding (known from bits, as in gemm_taps.h) and past the last e
-// Example: 3 channels, 7x7 taps: 147 in 10 steps of 16, where a tap at a time would be 49 steps of 4, one of them zeros.
+// Example: 3 channels, 7x7 taps: 147 in 10 steps of 16. A tap at a time they would be 49 steps of 4, one of them zeros.
 
 #define LINEAR (WHOLE_ROWS && !X_NHWC)  // copy j goes j * ROWS_APART rows behind the first, and is of the same pixel
 #define ROWS_APART (THREADS / ROW_COPIES)
