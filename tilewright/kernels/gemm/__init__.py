@@ -1,1 +1,1 @@
-"""The gemm family: matrix products on CUDA cores; and im2col, which turns any convolution into one."""
+"""Matrix products on CUDA cores: gemm, one for each tap of a filter, and im2col, one of its columns."""

@@ -1,8 +1,10 @@
 // gemm: y[k, px] = act(alpha * sum over c of w[k, c] * x[c, px] + beta * z[k, px] + bias[k])
 //
 // A convolution with 1x1 filters is a product of the filter (K x C) and the input (C x PIXELS); PIXELS
-// counts the outputs of all images. x: nchw or nhwc, as is y; or the columns that im2col.cu wrote.
-// w: packed [group][k tile][c][KB], zero padded in K.
+// counts the outputs of all images. x: nchw or nhwc, as is y; or the columns that im2col.cu wrote. Each tap of a larger
+// filter is a product of pixels that lie elsewhere in x, and a thread's sums are those of all taps (implicit GEMM):
+// gemm_taps.h and gemm_flat.h stage their input, all else is the same. w: packed [group][k tile][c][tap][KB], zero
+// padded in K and C.
 //
 //   block tile KB x PB, of warps WK x WP;  warp tile: lanes LK x LP;  a thread holds KT x PT sums
 //

@@ -11,6 +11,9 @@ from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.tile import ProductTiling, lines, quad_pitch
 from tilewright.problem import Problem
 
+FEW = 16  # channels of a group: fewer are summed over all taps at once
+MOST_ENTRIES = 2048  # of the table of where they lie
+
 
 @dataclass(frozen=True)
 class Product:
@@ -54,10 +57,6 @@ class Product:
         return self.c * self.groups * self.pitch
 
 
-FEW = 16  # channels of a group: fewer are summed over all taps at once
-MOST_ENTRIES = 2048  # of the table of where they lie
-
-
 def _reach(pr: Problem) -> int:
     """Floats from the first input under an output to the last, or a little more."""
     rows, columns = pr.r * pr.dilation[0] * pr.w, pr.s * pr.dilation[1]
@@ -78,8 +77,8 @@ def product(pr: Problem) -> Product:
     x_nhwc, pitch = pr.layout_in == "nhwc" or pr.h * pr.w == 1, pr.h * pr.w
     return Product(
         k=pr.kg, c=at_once if flat else pr.cg, groups=pr.groups, taps=1 if flat else pr.r * pr.s,
-        pixels=pr.n * pr.p * pr.q, columns=False,
-        x_nhwc=x_nhwc, y_nhwc=pr.layout_out == "nhwc" or pr.p * pr.q == 1, pitch=pitch,
+        pixels=pr.n * pr.p * pr.q, columns=False, x_nhwc=x_nhwc,
+        y_nhwc=pr.layout_out == "nhwc" or pr.p * pr.q == 1, pitch=pitch,
         quads=not x_nhwc and not strided and pitch % 4 == 0, strided=strided, tapped=tapped, flat=flat,
     )  # fmt: skip
 

@@ -262,7 +262,8 @@ def _defines(
     filter_bytes = 4 * c_padded * tiling.k_tiles * tiling.kb * pd.groups
     met = 4 * parts if cf["combine"] == LAST else 0
     reach = pr.r * pr.dilation[0] * pr.w * (pr.c if pd.x_nhwc else 1)  # from the first tap to the last
-    largest = max(4 * pd.column_floats, 4 * reach, pr.x_bytes, pr.z_bytes * cf["sg"], filter_bytes, met)
+    columns = pd.column_floats if pd.columns else 0
+    largest = max(4 * columns, 4 * reach, pr.x_bytes, pr.z_bytes * cf["sg"], filter_bytes, met)
     images = image_defines(pr, View.unflattened(pr)) | dict(Y_NHWC=int(pd.y_nhwc))
     return images | dict(
         VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],
