@@ -8,13 +8,10 @@
 // Example: 3 channels, 7x7 taps: 147 in 10 steps of 16. A tap at a time they would be 49 steps of 4, one of them zeros.
 
 #define LINEAR (WHOLE_ROWS && !X_NHWC)  // copy j goes j * ROWS_APART rows behind the first, and is of the same pixel
-#define ROWS_APART (THREADS / ROW_COPIES)
 #define KEPT (LINEAR ? 1 : X_KEPT ? X_COPIES : 0)
 #define AT_ONCE (X_COPIES % 8 == 0 ? 8 : X_COPIES % 4 == 0 ? 4 : X_COPIES % 3 == 0 ? 3 : X_COPIES % 2 == 0 ? 2 : 1)
 #define EXACT (X_ITEMS % THREADS == 0)  // all threads have as many copies
 #define ENTRIES ((C + CS - 1) / CS * CS)
-#define PLACE(e) (e)
-#define BITS(e) (ENTRIES + (e))
 
 typedef struct {
     const GLOBAL float *x, *w;     // of the group; of the step to stage next
@@ -29,8 +26,8 @@ INLINE void make_table(SHARED float *shared) {
     SHARED int *table = (SHARED int *)(shared + TABLE_AT);
     for (int e = THREAD(0); e < ENTRIES; e += THREADS) {
         int c = e / (R * S), r = e / S % R, s = e % S;
-        table[PLACE(e)] = e < C ? (int)X_AT(0, c, r * DIL_H, s * DIL_W) : 0;
-        table[BITS(e)] = (int)(1u << r | 1u << (16 + s));
+        table[e] = e < C ? (int)X_AT(0, c, r * DIL_H, s * DIL_W) : 0;
+        table[ENTRIES + e] = (int)(1u << r | 1u << (16 + s));
     }
     BARRIER();
 }
@@ -61,9 +58,9 @@ INLINE void stage(SHARED float *to, Source *from, Place at, int step, int last) 
                 const int j = j0 + i, kept = KEPT > 1 ? j : 0;
                 const int e = !EXACT ? min(copy_c(j), CS - 1) : LINEAR ? j * ROWS_APART : copy_c(j);
                 const unsigned met = !PADDED ? 0 : KEPT ? from->met[kept] : taps_met(copied_px(at, j));
-                const unsigned tap = PADDED ? (unsigned)table[BITS(e)] : 0;
+                const unsigned tap = PADDED ? (unsigned)table[ENTRIES + e] : 0;
                 keep[i] = (met & tap) == tap && (C % CS == 0 || first + copy_c(j) < C);
-                place[i] = keep[i] ? (KEPT ? from->at[kept] : x_at(copied_px(at, j))) + table[PLACE(e)] : 0;
+                place[i] = keep[i] ? (KEPT ? from->at[kept] : x_at(copied_px(at, j))) + table[e] : 0;
             }
             UNROLL for (int i = 0; i < AT_ONCE; i++) {
                 const int j = j0 + i;

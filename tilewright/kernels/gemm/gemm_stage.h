@@ -16,8 +16,9 @@
 
 // Copy j of this thread: its channel and pixel in the tile.
 #define WHOLE_ROWS (THREADS % ROW_COPIES == 0)  // all threads copy whole rows: the column is the same for all j
+#define ROWS_APART (THREADS / ROW_COPIES)       // and copy j lies so many rows behind copy j - 1
 INLINE int copy_row(int j) {
-    return WHOLE_ROWS ? j * (THREADS / ROW_COPIES) + THREAD(0) / ROW_COPIES : (j * THREADS + THREAD(0)) / ROW_COPIES;
+    return WHOLE_ROWS ? j * ROWS_APART + THREAD(0) / ROW_COPIES : (j * THREADS + THREAD(0)) / ROW_COPIES;
 }
 INLINE int copy_column(int j) {
     return WHOLE_ROWS ? THREAD(0) % ROW_COPIES : (j * THREADS + THREAD(0)) % ROW_COPIES;

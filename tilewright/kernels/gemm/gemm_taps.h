@@ -9,7 +9,6 @@
 #define TAPS (R * S)
 #define W_QUADS (KB / 4)                              // copies in a row of the filter
 #define WHOLE_W (THREADS % W_QUADS == 0)              // all threads copy whole rows
-#define ROWS_APART (THREADS / ROW_COPIES)
 #define LINEAR (WHOLE_ROWS && (!X_NHWC || CV == 4))   // copy j goes j * ROWS_APART rows behind the first
 #define ONE_COLUMN (WHOLE_ROWS && !X_NHWC)            // and comes from the same pixel, of other channels
 #define KEPT (ONE_COLUMN ? 1 : X_KEPT ? X_COPIES : 0)
