@@ -26,8 +26,9 @@ from tilewright.kernels.family import Config, Param, Rule
 from tilewright.problem import Problem
 from tilewright.search import ranking, space
 from tilewright.search import strategies as search
-from tilewright.search.correction import COMMON, NOISE, OWN, Correction, coordinates
+from tilewright.search.correction import COMMON, NOISE, OWN, Correction
 from tilewright.search.experience import Bias, Experience, Lesson
+from tilewright.search.places import coordinates
 from tilewright.search.proposals import Proposals
 from tilewright.search.space import Space
 
@@ -152,7 +153,7 @@ def test_what_other_layers_taught_is_worked_out_on_one_core(monkeypatch: pytest.
     lesson = Lesson(DEVICE, replace(LAYER, c=32), "direct", ((str(config), 10.0),))
     monkeypatch.setattr(np.linalg, "solve", lambda *given: within.extend(blas_threads()) or solve(*given))
     with several_blas_threads():
-        assert Bias(Direct(), LAYER, DEVICE, [lesson]).errors([config]).shape == (1,)
+        assert len(Bias(Direct(), LAYER, DEVICE, [lesson]).expected_us([config])) == 1
         assert within and set(within) == {1}
         assert set(blas_threads()) == {2}
 
@@ -333,7 +334,7 @@ def test_the_best_of_each_kind_is_climbed_from(
         steps = config["i"] + config["j"] + config["k"]
         return SimpleNamespace(total_us=285.0 - 3.0 * steps if config["kind"] else 17.0 + 0.05 * steps)
 
-    monkeypatch.setattr(ranking.model, "estimate", estimate)
+    monkeypatch.setattr("tilewright.search.model.estimate", estimate)
     for seed in range(3):
         rng, known = random.Random(seed), Experience()
         looked = ranking.ModelRanking(Space(TwoKinds(), PROBLEM, DEVICE, pins), rng, None, known)

@@ -239,7 +239,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         staging=turns * ceil_div(lines, warps) * (14.0 + 2.0 * ceil_div(line, 32)) + 60.0,
         epilogue=turns * passes * (store + 20.0),
         wavefronts=turns * passes * warps * (
-            loads * tiling.wavefronts + taps * (min(cf["tk"], 4) if cf["f"] else 0)),
+            loads * tiling.wavefronts + (taps if cf["f"] else 0)),
         load_bytes=4.0 * turns * lines * line, store_sectors=turns * sectors,
         dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
         combine=COMBINE_NAMES[pool_apart(pr)],

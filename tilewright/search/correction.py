@@ -15,13 +15,11 @@ from functools import lru_cache
 from math import erf, log, pi, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Param
-
-Floats = NDArray[np.float64]
+from tilewright.search.places import Floats, coordinates, distances
 
 # The process: an error that all configs of a problem share, one of each config with an exponential kernel,
 # and noise. Standard deviations are of log(time / expected time). Source: the search replayed on
@@ -30,9 +28,7 @@ COMMON = 0.12  # standard deviation of the error that all configs of a problem s
 OWN = 0.10  # standard deviation of what differs among them
 LENGTH_SCALE = 4.0  # of the kernel, in octaves of parameters, summed
 NOISE = 0.02  # standard deviation of what no neighbour tells
-OPTIONS = 8  # a choice has fewer: numbers from 0 on
 MOST = 400  # measured configs that are looked at, the fastest first
-ROWS = 128  # of a matrix of distances, computed at once
 
 _erf = np.vectorize(erf, otypes=[float])
 _libraries = lru_cache(maxsize=1)(ThreadpoolController)
@@ -116,41 +112,10 @@ class Correction:
         return seen[:known].T @ white, np.maximum(variance, NOISE**2), seen
 
 
-def coordinates(params: Sequence[Param], configs: Sequence[Config]) -> Floats:
-    """Place configs, a row each: sizes in octaves; for a choice a coordinate of each option, any two 1 apart.
-
-    Layers may offer fewer of a family's options: the places of all are alike.
-    """
-    columns = []
-    for param in params:
-        values = np.array([config[param.name] for config in configs], float)[:, None]
-        options = 0.5 * (values == np.arange(OPTIONS))
-        columns.append(options if param.names else np.log2(np.maximum(values, 0.5)))
-    return np.hstack([np.empty((len(configs), 0)), *columns])
-
-
 def _covariance(a: Floats, b: Floats) -> Floats:
     """Return the covariance of the errors of two lists of configs."""
     covariance: Floats = COMMON**2 + OWN**2 * np.exp(-distances(a, b) / LENGTH_SCALE)
     return covariance
-
-
-def distances(a: Floats, b: Floats) -> Floats:
-    """Return the distance of every row of ``a`` from every row of ``b``: coordinate by coordinate, summed.
-
-    A few rows at a time, which stay in the cache, and only coordinates that differ at all.
-    """
-    distance = np.zeros((len(a), len(b)))
-    if not distance.size:
-        return distance
-    differ = np.flatnonzero(np.ptp(np.vstack([a, b]), axis=0))
-    step = np.empty((min(ROWS, len(a)), len(b)))
-    for at in range(0, len(a), ROWS):
-        here = distance[at : at + ROWS]
-        for i in differ:
-            np.subtract(a[at : at + ROWS, i, None], b[:, i], out=step[: len(here)])
-            here += np.abs(step[: len(here)], out=step[: len(here)])
-    return distance
 
 
 def _improvement(ahead: Floats, deviation: Floats) -> Floats:

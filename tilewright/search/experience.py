@@ -1,8 +1,8 @@
 """What trials of other layers, on devices with the same chip, say of the model's error on this one.
 
-The error, log(time / estimate), is modelled as a Gaussian process over the parameters of a config and the
-sizes of its layer: similar configs of similar layers have similar errors. Only its mean is used here;
-measurements of the layer itself correct it further (see ``correction.py``).
+The error, log(time / estimate), is modelled as a Gaussian process: similar configs of similar layers have
+similar errors, and so have kernels whose estimates are made up alike, of whatever layer. Only its mean is
+used here; measurements of the layer itself correct it further (see ``correction.py``).
 
 The trials come with the package, ``data/experience/*.jsonl.gz``, some of each family and layer. On a chip
 without any the model stands alone. Each estimate is for the device that the trial ran on.
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
-from math import log2
+from math import exp
 from pathlib import Path
 
 import numpy as np
@@ -29,17 +29,20 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import NOTHING
-from tilewright.record import Record
+from tilewright.record import Estimate, Record
 from tilewright.search import model, trials_file
-from tilewright.search.correction import Floats, coordinates, distances, on_one_core
+from tilewright.search.correction import on_one_core
+from tilewright.search.places import Floats, coordinates, distances, features, makeup
 
 # Source: the search replayed on benchmarks/h100/trials.jsonl.gz, each layer without its own trials.
 COMMON = 0.15  # standard deviation of the error that all configs of a layer share
 OWN = 0.2  # standard deviation of what differs among them
+MAKEUP = 0.25  # standard deviation of what kernels share whose estimates are made up alike
 LAYER = 0.05  # standard deviation of what a layer shares with no other
 NOISE = 0.1  # standard deviation of what no neighbour tells
 LENGTH_SCALE = 8.0  # of the kernel over parameters, in octaves, summed
 LAYER_LENGTH_SCALE = 12.0  # of the kernel over the sizes of layers, likewise
+MAKEUP_LENGTH_SCALE = 2.0  # of the kernel over what estimates are made up of, in shares of the time, summed
 NEAREST = 16  # layers that are looked at
 KEPT = 30  # trials of a family and layer that ship
 FASTEST = 2  # of them, with which a search of another layer begins
@@ -107,6 +110,7 @@ class Bias:
     """
 
     def __init__(self, family: Family, problem: Problem, device: Device, lessons: Sequence[Lesson]) -> None:
+        self._family, self._problem, self._device = family, problem, device
         self._params = family.params(problem, device)
         # Trials from before the family got or lost a parameter say nothing that can be placed or estimated.
         names = {param.name for param in self._params}
@@ -118,30 +122,38 @@ class Bias:
         if not taught:
             return
         layers = np.array([features(e.problem) for e, _, _ in taught])
-        self._places = coordinates(self._params, [c for _, c, _ in taught])
-        estimates = np.array([model.estimate(family, e.problem, e.device, c).total_us for e, c, _ in taught])
-        errors = np.log(np.array([us for _, _, us in taught]) / estimates)
+        estimates = [model.estimate(family, e.problem, e.device, c) for e, c, _ in taught]
+        errors = np.log([us / one.total_us for one, (_, _, us) in zip(estimates, taught, strict=True)])
+        self._taught = coordinates(self._params, [c for _, c, _ in taught]), makeup(estimates)
         alike = np.exp(-distances(layers, layers) / LAYER_LENGTH_SCALE)
-        among = _covariance(self._places, self._places, alike)
+        among = _covariance(self._taught, self._taught, alike)
         among += LAYER**2 * (alike == 1.0) + NOISE**2 * np.eye(len(taught))
         self._near = np.exp(-distances(features(problem)[None], layers) / LAYER_LENGTH_SCALE)
         with on_one_core():
             self._weights = np.linalg.solve(among, errors)
 
-    def errors(self, configs: Sequence[Config]) -> Floats:
+    def expected_us(self, configs: Sequence[Config]) -> list[float]:
+        """Return the expected time of each config: the model's, corrected by what is known of its error."""
+        estimates = [model.estimate(self._family, self._problem, self._device, c) for c in configs]
+        errors = self._errors(configs, estimates)
+        return [one.total_us * exp(error) for one, error in zip(estimates, errors, strict=True)]
+
+    def _errors(self, configs: Sequence[Config], estimates: Sequence[Estimate]) -> Floats:
         """Return the expected log(time / estimate) of each config; 0 where nothing is known."""
         if self._empty or not configs:
             return np.zeros(len(configs))
-        asked = coordinates(self._params, configs)
-        covariance = _covariance(asked, self._places, self._near)
+        asked = coordinates(self._params, configs), makeup(estimates)
+        covariance = _covariance(asked, self._taught, self._near)
         with on_one_core():
             expected: Floats = covariance @ self._weights
         return expected
 
 
-def _covariance(a: Floats, b: Floats, alike: Floats) -> Floats:
-    covariance: Floats = (COMMON**2 + OWN**2 * np.exp(-distances(a, b) / LENGTH_SCALE)) * alike
-    return covariance
+def _covariance(a: tuple[Floats, Floats], b: tuple[Floats, Floats], alike: Floats) -> Floats:
+    """Return the covariance of errors at places: parameters, and makeups."""
+    own = OWN**2 * np.exp(-distances(a[0], b[0]) / LENGTH_SCALE)
+    covariance: Floats = (COMMON**2 + own) * alike
+    return covariance + MAKEUP**2 * np.exp(-distances(a[1], b[1]) / MAKEUP_LENGTH_SCALE)
 
 
 def learn(device: Device, records: Iterable[Record], kept: int = KEPT) -> list[Lesson]:
@@ -208,10 +220,3 @@ def _layer(problem: Problem) -> Problem:
     """Return what all forms of a layer that have nearly the same fastest configs have in common."""
     plain = replace(problem, dtype=problem.timed_as, math="strict", epilogue=NOTHING)
     return plain.with_layout("nchw")
-
-
-def features(problem: Problem) -> Floats:
-    """Return the features of a layer: its sizes in octaves, and its choices."""
-    pixels = problem.n * problem.p * problem.q
-    shape = [log2(problem.c), log2(problem.k), log2(max(1, pixels)), 2.0 * problem.r, 2.0 * problem.stride[0]]
-    return np.array([*shape, 2.0 * (problem.layout_in == "nhwc"), log2(problem.groups)])

@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from math import exp, inf
+from math import inf
 
 from tilewright.device import Device
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
-from tilewright.search import model
 from tilewright.search.experience import Bias, Experience, shipped
 from tilewright.search.space import Pins, Space
 
@@ -86,10 +85,7 @@ class ModelRanking:
         fresh = [config for config in dict.fromkeys(configs) if config not in self.seen]
         if not fresh:
             return
-        space = self.space
-        for config, error in zip(fresh, self._bias.errors(fresh), strict=True):
-            estimate = model.estimate(space.family, space.problem, space.device, config)
-            self.seen[config] = estimate.total_us * exp(error)
+        self.seen.update(zip(fresh, self._bias.expected_us(fresh), strict=True))
 
     def climb(self, beam: int) -> None:
         """Add the neighbours of the best configs that were not expanded yet, and of the best of each value of
