@@ -22,7 +22,7 @@ TILES = (
     ("n1c24h13w15k24r1s1u2-f32+bias", dict(x=0, tw=7, nh=4)),
     ("n1c24h13w15k24r1s1g3-f32", dict(tk=1, tw=5, x=0)),
     ("n1c12h13w15k24r2s2u2-f32+bias", dict(x=0, tk=3, tw=4, nh=4, nw=2)),  # blocks past two edges
-    ("n2c8h11w17k16r3s3u2d2-f32", dict(x=0, nh=3, tw=4)),
+    ("n2c8h11w17k24r3s3u2d2-f32", dict(x=0, nh=3, tw=4)),
     ("n1c16h9w14k24r3s3p1u2-f16", dict(tw=7)),
     ("n1c16h9w14k24r3s3p1-i8", dict(tk=1, tw=5)),
     ("n1c3h9w90k8r1s1u1x20-f32", dict(tk=1, tw=5)),  # columns further apart than a line is long
