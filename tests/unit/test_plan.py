@@ -31,7 +31,7 @@ from tilewright.kernels.untuned.reference import Reference, numpy_conv, referenc
 from tilewright.plans import binding
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.plan import Plan
-from tilewright.plans.provenance import Origin, Provenance
+from tilewright.plans.provenance import Basis, Provenance
 from tilewright.problem import Problem
 from tilewright.runtime import list_devices, open_runtime, opening
 from tilewright.runtime.base import Built, Memory
@@ -83,7 +83,7 @@ def _run(plan: LayerPlan, x: Any, w: Any, b: Any) -> Any:
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("kind", ["numpy", "cpu"])
 def test_a_plan_is_copied_and_goes_to_other_processes(kind: str) -> None:
-    why = Provenance(Origin.STORED, remark="untuned")
+    why = Provenance(Basis.STORED, remark="untuned")
     plan = LayerPlan(Plan.make(open_runtime(kind), LAYER, REFERENCE, why))
     expected = _run(plan, *_arrays())
     for again in (copy.copy(plan), copy.deepcopy(plan), pickle.loads(pickle.dumps(plan))):
@@ -112,7 +112,7 @@ def test_memory_of_a_cpu_is_an_array_in_place_row_by_row(dtype: str) -> None:
 
 
 def test_a_plan_says_less_of_its_config_on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = LayerPlan(Plan.make(open_runtime("numpy"), LAYER, REFERENCE, Provenance(Origin.STORED)))
+    plan = LayerPlan(Plan.make(open_runtime("numpy"), LAYER, REFERENCE, Provenance(Basis.STORED)))
     pickled = pickle.dumps(plan)
     runtime = open_runtime("numpy")
     monkeypatch.setattr(runtime, "device", replace(runtime.device, name="another"))

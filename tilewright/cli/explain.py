@@ -69,13 +69,13 @@ def _elsewhere(problem: Problem, arch: str, given: options.Given, deterministic:
     """Return the most likely winner on a GPU that is absent, and measurements on similar GPUs."""
     from tilewright.device import for_architecture
     from tilewright.dispatch.choices import candidates
-    from tilewright.plans.provenance import Origin, Provenance
+    from tilewright.plans.provenance import Basis, Provenance
     from tilewright.plans.request import Request
     from tilewright.tuning.hints import likely
 
     device, store = for_architecture(arch), opened.store(remembers=False)
     if isinstance(given, Config):
-        config, why = given, Provenance(Origin.NAMED)
+        config, why = given, Provenance(Basis.NAMED)
     else:
         config, why = next(candidates(Request(problem, deterministic, given), device, "", store))
     known = [hint.record for hint in reversed(likely(store, problem, device.key, deterministic))]

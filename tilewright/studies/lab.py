@@ -126,7 +126,7 @@ class Lab:
             if self.tune and runtime is self.runtime:
                 self.tune(problem, names)
             plan = dispatch(problem, runtime, self.store, families=names)
-            return [(plan.config, plan.note if plan.why.verified else plan.why.origin.value)]
+            return [(plan.config, plan.note if plan.why.verified else plan.why.basis.value)]
         found = pinned(kernels.family(step.family), problem, runtime.device, pin)
         return [(config, "") for config in self._compiling(found, runtime, problem)]
 
