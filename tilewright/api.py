@@ -30,7 +30,6 @@ from tilewright.errors import ConfigError, DeviceError
 from tilewright.kernels.config import Config
 from tilewright.plans import plan_cache
 from tilewright.plans.layer import LayerPlan
-from tilewright.plans.packed import Packed
 from tilewright.plans.plan import Plan
 from tilewright.plans.provenance import Basis, Provenance
 from tilewright.plans.request import Request
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from tilewright.tuning.budget import Budget
     from tilewright.tuning.events import Progress, TuneResult
 
-__all__ = ["LayerPlan", "Packed", "conv2d", "forget", "plan", "tune"]
+__all__ = ["LayerPlan", "conv2d", "forget", "plan", "tune"]
 
 Size = int | tuple[int, int]
 Padding = int | tuple[int, int] | tuple[int, int, int, int] | str
