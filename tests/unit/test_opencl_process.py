@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import shutil
 import signal
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tilewright.kernels.untuned.reference import reference_f64
+from tilewright.problem import Problem
 from tilewright.runtime import opencl_linker
 from tilewright.runtime.base import Runtime
 
@@ -394,3 +397,11 @@ def test_what_another_thread_enqueues_while_one_waits_is_kept(
     del held
     cpu.synchronize()
     assert kept[0]() is None
+
+
+def test_kernels_leave_nothing_behind(cpu: Runtime) -> None:
+    """Python would keep the text of the code that pyopencl makes for each, as long as the process lives."""
+    built = cpu.compile(reference_f64(Problem.parse("n1c2h5w5k3r3s3-f32"), cpu.device))
+    before = set(linecache.cache)
+    assert cpu.load(built).kernels
+    assert set(linecache.cache) == before
