@@ -62,7 +62,7 @@ def test_what_pocls_compiler_is_told_makes_other_kernels(tmp_path: Path) -> None
     """Of a limit to unrolling PoCL's own cache knows nothing; a value may be any text."""
     run(
         """
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.problem import Problem
 from tilewright.runtime.opencl import OpenclRuntime
 from tilewright.runtime.opencl_cache import _FOLDER
@@ -71,7 +71,7 @@ def compiled():
     cpu = OpenclRuntime(cpu=True)
     problem = Problem.parse("n1c2h5w5k3r3s3-f32")
     config = tw.plan(problem, device="cpu").config
-    built = cpu.compile(family(config.family).blueprint(problem, cpu.device, config))
+    built = cpu.compile(family_of(config.family).blueprint(problem, cpu.device, config))
     binary = cpu.load(built).module.get_info(cpu.cl.program_info.BINARIES)[0]
     return cpu.compiler, built.key, _FOLDER.search(binary)[0]
 

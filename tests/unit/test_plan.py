@@ -24,7 +24,7 @@ from tilewright.arrays.view import ArraySpec, ArrayView
 from tilewright.checking.inputs import exact_inputs
 from tilewright.device import for_architecture
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
-from tilewright.kernels import FAMILIES, family
+from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family
 from tilewright.kernels.source import full_source, kernel_files, source_key
 from tilewright.kernels.untuned.reference import Reference, numpy_conv, reference_f64
@@ -356,7 +356,7 @@ def programs_of(known: Family) -> Iterator[Blueprint]:
 
 def test_families_have_names_and_kernels_beside_their_specs() -> None:
     for known in FAMILIES:
-        assert family(known.name) is known
+        assert family_of(known.name) is known
         folder = Path(inspect.getfile(type(known))).parent
         named = {program.source for program in programs_of(known)}
         beside = [name for name in named if kernel_files()[name].parent == folder]

@@ -94,11 +94,11 @@ def _allowed(history: Sequence[Record], given: options.Given, deterministic: boo
 def _subject(
     problem: Problem, device: Device, config: Config, why: Provenance, history: Sequence[Record]
 ) -> Subject:
-    from tilewright.kernels import family
+    from tilewright.kernels import family_of
     from tilewright.report.explanation import Subject
     from tilewright.search.model import estimate
 
-    chosen = family(config.family)
+    chosen = family_of(config.family)
     chosen.check(problem, device, config)
     return Subject(
         problem=problem,

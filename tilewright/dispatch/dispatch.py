@@ -9,7 +9,7 @@ from traceback import clear_frames
 
 from tilewright.dispatch.choices import choices, stored
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
 from tilewright.plans.plan import Plan
 from tilewright.plans.plan_cache import CacheEntry, entry_of, let_go_oldest, with_room
@@ -115,6 +115,6 @@ def _take_winner(found: CacheEntry, request: Request, runtime: Runtime, store: S
 
 def _instead(problem: Problem, config: Config) -> str:
     """Say how a kernel computes, if that is with another dtype or math than the problem's; else empty."""
-    if problem.precision in (*DTYPES, "q8") or not family(config.family).widens:
+    if problem.precision in (*DTYPES, "q8") or not family_of(config.family).widens:
         return ""
     return f"{config.family} computes {problem.precision} in f32, without tensor cores"
