@@ -30,9 +30,8 @@ from tilewright.errors import ConfigError, DeviceError
 from tilewright.kernels.config import Config
 from tilewright.plans import plan_cache
 from tilewright.plans.layer import LayerPlan
-from tilewright.plans.packed import Packed
 from tilewright.plans.plan import Plan
-from tilewright.plans.provenance import Origin, Provenance
+from tilewright.plans.provenance import Basis, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Pool
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from tilewright.tuning.budget import Budget
     from tilewright.tuning.events import Progress, TuneResult
 
-__all__ = ["LayerPlan", "Packed", "conv2d", "forget", "plan", "tune"]
+__all__ = ["LayerPlan", "conv2d", "forget", "plan", "tune"]
 
 Size = int | tuple[int, int]
 Padding = int | tuple[int, int] | tuple[int, int, int, int] | str
@@ -194,7 +193,7 @@ def plan(
     if config is not None:
         if family is not None:
             raise ConfigError("config and family: give only one of them; a config names its family")
-        why = Provenance(Origin.BY_HAND, verified=False)
+        why = Provenance(Basis.BY_HAND, verified=False)
         return LayerPlan(Plan.make(runtime, layer, as_config(config, layer, deterministic), why))
     request = Request(layer, deterministic, as_families(family))
     return _layer(entry(request, runtime, as_store(store) or default_store()))

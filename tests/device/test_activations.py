@@ -9,7 +9,7 @@ import pytest
 from every_activation import WORDS, activated
 
 from tilewright.errors import DeviceError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
@@ -44,7 +44,7 @@ def _values() -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize(("name", "layer"), LAYERS)
 def test_each_lane_is_activated(cpu: Runtime, name: str, layer: str, dtype: str, act: str) -> None:
-    problem, kind = Problem.parse(f"{layer.format(dtype)}{act}"), family(name)
+    problem, kind = Problem.parse(f"{layer.format(dtype)}{act}"), family_of(name)
     width = "f4" if dtype == "f32" else "f8"
     values = _values().astype(width)
     planes = np.broadcast_to(values.reshape(1, 1, 16, 64), (1, problem.c, 16, 64))

@@ -13,7 +13,7 @@ import pytest
 import tilewright as tw
 from tilewright.dtypes import FULL
 from tilewright.errors import ArrayError, CompileError, DeviceError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.plans.layer import LayerPlan
 from tilewright.problem import DTYPES
@@ -233,7 +233,7 @@ def test_memory_comes_and_goes_while_another_thread_records_a_graph(
 
 def _with_a_workspace(text: str = "n1c512h7w7k512r3s3p1-f32") -> LayerPlan:
     """A plan whose kernel has a workspace that is set to 0 when it is made."""
-    layer, direct, device = tw.Problem.parse(text), family("direct"), open_runtime("cuda").device
+    layer, direct, device = tw.Problem.parse(text), family_of("direct"), open_runtime("cuda").device
     for config, _ in rank(layer, device, direct, 2000):
         if any(buffer.zeroed for buffer in direct.blueprint(layer, device, config).workspace):
             plan = _plan(layer, config)
@@ -355,7 +355,7 @@ def test_the_own_default_stream_of_each_thread_has_a_workspace_of_its_own(
 def test_the_same_where_only_arrays_that_are_not_aligned_need_a_workspace(torch: Any) -> None:
     """``hopper`` reads x in nhwc as it is, but where it is not aligned it is copied first."""
     cupy = pytest.importorskip("cupy")
-    problem, kind = tw.Problem.parse("n1c64h56w56k64r3s3p1-f16-nhwc"), family("hopper")
+    problem, kind = tw.Problem.parse("n1c64h56w56k64r3s3p1-f16-nhwc"), family_of("hopper")
     device = open_runtime("cuda").device
     if reason := kind.refuses(problem, device):
         pytest.skip(reason)
@@ -409,8 +409,8 @@ def _plan(layer: tw.Problem, config: Config) -> LayerPlan | None:
 def test_streams_do_not_share_a_workspace(torch: Any) -> None:
     runtime = open_runtime("cuda")
     layer = tw.Problem.parse("n1c512h7w7k512r3s3p1-f32")
-    choices = [c for c, _ in rank(layer, runtime.device, family("direct"), 2000)]
-    plans = (_plan(layer, c) for c in choices if family("direct").blueprint(
+    choices = [c for c, _ in rank(layer, runtime.device, family_of("direct"), 2000)]
+    plans = (_plan(layer, c) for c in choices if family_of("direct").blueprint(
         layer, runtime.device, c).workspace)  # fmt: skip
     plan = next(filter(None, plans), None)
     if plan is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from here import verified
 
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 
-DIRECT = family("direct")
+DIRECT = family_of("direct")
 BASE = dict(v=4, tk=2, tw=4, th=1, nk=2, nh=4, nw=2, sg=1, x=1, cs=0, combine=0)
 PADDED = (
     ("n2c5h13w13k12r3s3p5d5-f32+bias", dict(th=2, tk=1)),

@@ -15,7 +15,7 @@ from test_gpu_path import runtime as gpu_facts
 
 from tilewright.checking.inputs import normal_inputs
 from tilewright.dtypes import numpy_dtype
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.layer import LayerPlan
@@ -25,7 +25,7 @@ from tilewright.runtime.base import Runtime
 
 __all__ = ["gpu_facts"]  # a fixture
 
-DIRECT = family("direct")
+DIRECT = family_of("direct")
 SHAPES = (  # {} stands for the dtype
     "n1c1h1w1k1r1s1-{}",
     "n2c7h13w11k17r3s3p1-{}",  # primes: tails in every dimension, and in the words of i8
@@ -81,7 +81,7 @@ CASES = [("direct", t) for t in SHAPES] + [("direct", t) for t in OTHERS] + [*OF
 def cases(device: int) -> list[tuple[str, str, str]]:
     """Each layer in every other dtype, on a CPU (0) in those that it does not have for a GPU (1)."""
     return [
-        (name, t, d) for i, (name, t) in enumerate(CASES) for j, d in enumerate(family(name).dtypes)
+        (name, t, d) for i, (name, t) in enumerate(CASES) for j, d in enumerate(family_of(name).dtypes)
         if (i + j) % 2 == device and (t not in OTHERS or d in FLOATS)
     ]  # fmt: skip
 
@@ -98,7 +98,7 @@ def _check(kind: Family, runtime: Runtime, problem: Problem) -> None:
 
 @pytest.mark.parametrize(("name", "text", "dtype"), cases(0))
 def test_on_a_cpu(name: str, text: str, dtype: str, runtime: Runtime) -> None:
-    _check(family(name), runtime, Problem.parse(text.format(dtype)))
+    _check(family_of(name), runtime, Problem.parse(text.format(dtype)))
 
 
 @pytest.mark.parametrize("text", SHAPES)
@@ -126,10 +126,10 @@ def test_the_largest_bytes_are_summed_right(x: int, w: int, layout: str, runtime
 
 @pytest.mark.parametrize(("name", "text", "dtype"), cases(1))
 def test_for_a_gpu(name: str, text: str, dtype: str, gpu_facts: Runtime) -> None:
-    _check(family(name), gpu_facts, Problem.parse(text.format(dtype)))
+    _check(family_of(name), gpu_facts, Problem.parse(text.format(dtype)))
 
 
-@pytest.mark.parametrize("dtype", family("grouped").dtypes)
+@pytest.mark.parametrize("dtype", family_of("grouped").dtypes)
 @pytest.mark.parametrize(("text", "v", "tile"), OVER_CHANNELS)
 def test_vectors_over_channels_on_a_cpu(dtype: str, text: str, v: int, tile: str, runtime: Runtime) -> None:
     """Its own loads and stores of 16 elements are not to be relied on: ours take any kind of them."""
@@ -154,7 +154,7 @@ def test_factors_of_f64_are_not_rounded_to_f32(text: str, runtime: Runtime, gpu_
     inputs = normal_inputs(problem, 5)
     want, size = numpy_conv(problem, inputs.x, inputs.w, None, inputs.z)
     for there in (runtime, gpu_facts):
-        kinds = [DIRECT, family("grouped")] if problem.groups > 1 else [DIRECT]
+        kinds = [DIRECT, family_of("grouped")] if problem.groups > 1 else [DIRECT]
         configs = [config for kind in kinds for config in _configs(kind, problem, there)]
         for config in [Config.parse("reference:v=1"), *configs]:
             plan = LayerPlan(Plan.make(there, problem, config))
@@ -163,7 +163,7 @@ def test_factors_of_f64_are_not_rounded_to_f32(text: str, runtime: Runtime, gpu_
 
 
 @pytest.mark.parametrize(("dtype", "name"), [
-    (dtype, name) for name in ("direct", "grouped") for dtype in family(name).dtypes
+    (dtype, name) for name in ("direct", "grouped") for dtype in family_of(name).dtypes
 ])  # fmt: skip
 def test_normal_numbers_and_the_verifier(name: str, dtype: str, runtime: Runtime) -> None:
     from tilewright.checking.verify import Verifier
@@ -171,6 +171,6 @@ def test_normal_numbers_and_the_verifier(name: str, dtype: str, runtime: Runtime
     layer = {"direct": "n1c40h9w8k24r3s3p1", "grouped": "n1c48h9w10k48r3s3p1g48"}[name]
     problem = Problem.parse(f"{layer}-{dtype}-nhwc+bias+relu")
     verifier = Verifier(runtime, problem, 3)
-    for config in _configs(family(name), problem, runtime):
+    for config in _configs(family_of(name), problem, runtime):
         found = verifier.check(verifier.candidate(config), full=True)
         assert found.ok and found.exact, found.reason

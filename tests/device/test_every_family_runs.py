@@ -17,7 +17,7 @@ from test_gpu_path import runtime as gpu_facts
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import CompileError
-from tilewright.kernels import FAMILIES, family
+from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import Config, Family
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
@@ -31,7 +31,7 @@ MOST_FLOPS = 4e8  # of an emulated layer; test_gpu_path has smaller ones of Stra
 
 
 def _takes(name: str, text: str, device: Device | None) -> bool:
-    return device is not None and family(name).refuses(Problem.parse(text), device) is None
+    return device is not None and family_of(name).refuses(Problem.parse(text), device) is None
 
 
 ON_CPU = [case for case in CASES if _takes(*case, DEVICES.get("cpu"))]
@@ -48,7 +48,7 @@ def _some(kind: Family, problem: Problem, runtime: Runtime) -> list[Config]:
 def _check(name: str, text: str, runtime: Runtime) -> None:
     """Check some configs, the last also with base pointers that are aligned to their elements alone."""
     problem, plans = Problem.parse(text), list[Plan]()
-    for config in _some(family(name), problem, runtime):
+    for config in _some(family_of(name), problem, runtime):
         try:
             plans.append(Plan.make(runtime, problem, config))
         except CompileError as error:

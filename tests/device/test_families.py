@@ -14,8 +14,7 @@ import pytest
 from here import ALL, DEVICES, KERNELS, agrees, computed, numbers, put
 
 from tilewright.errors import CompileError, DeviceError
-from tilewright.kernels import FAMILIES
-from tilewright.kernels import family as family_of
+from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.named import NAMED
 from tilewright.plans.plan import Plan

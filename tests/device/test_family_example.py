@@ -76,14 +76,14 @@ def test_it_compiles_for_every_architecture(text: str, arch: str, kept_cache: No
 FOLLOW = """
 from every_family import CASES
 from here import agrees
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.search.ranking import rank
 runtime, texts = open_runtime("cpu"), [text for name, text in CASES if name == "x"]
 for problem in map(Problem.parse, texts):
-    (config, _), *_ = rank(problem, runtime.device, family("x"), 1)
+    (config, _), *_ = rank(problem, runtime.device, family_of("x"), 1)
     agrees(Plan.make(runtime, problem, config))
 print(len(texts))
 """

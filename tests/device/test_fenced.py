@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from tilewright.dtypes import numpy_dtype
-from tilewright.kernels import FAMILIES
-from tilewright.kernels import family as family_of
+from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import Config
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem

@@ -6,7 +6,7 @@ import pytest
 from here import EMULATED_AND_GPU, agrees
 from test_gpu_path import runtime
 
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
@@ -23,7 +23,7 @@ BASE = dict(images=4, lanes=8, mb=1, rows=2, threads=32, unroll=1)
 def test_images_and_rows_that_hang_over(device: str, combine: int, sg: int, x: int, runtime: Runtime) -> None:
     problem = Problem.parse("n5c130h1w1k9r1s1-f32")
     config = Config.make("gemv", BASE | dict(combine=combine, sg=sg, x=x))
-    family("gemv").check(problem, runtime.device, config)
+    family_of("gemv").check(problem, runtime.device, config)
     plan = Plan.make(runtime, problem, config)
     agrees(plan)
     agrees(plan)  # arrivals are counted from 0 again

@@ -18,8 +18,7 @@ import pytest
 from here import DEVICES, GPU, agrees, computed
 
 from tilewright.device import Device, DeviceType
-from tilewright.kernels import FAMILIES
-from tilewright.kernels import family as family_of
+from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.gemm.product import product, tiling_of
 from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of

@@ -9,7 +9,7 @@ from here import agrees
 
 import tilewright as tw
 from tilewright.errors import ConfigError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.grouped.columns import item_sides
 from tilewright.kernels.grouped.tile import rolled
@@ -18,7 +18,7 @@ from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import space
 
-GROUPED = family("grouped")
+GROUPED = family_of("grouped")
 BASE = dict(combine=0, mb=1, th=1, threads=1, tw=1, v=4)
 FEW = (
     "n1c70h13w19k3r3s3p1-f32+bias+relu",

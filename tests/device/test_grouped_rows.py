@@ -8,7 +8,7 @@ import pytest
 from here import EMULATED_AND_GPU, agrees
 from test_gpu_path import runtime
 
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.grouped.tile import reads_quads, rolled, stores_quads
 from tilewright.plans.plan import Plan
@@ -42,7 +42,7 @@ LARGE = (
 
 def _plan(text: str, change: dict[str, int], runtime: Runtime) -> Plan:
     problem, config = Problem.parse(text), Config.make("grouped", BASE | change)
-    family("grouped").check(problem, runtime.device, config)
+    family_of("grouped").check(problem, runtime.device, config)
     return Plan.make(runtime, problem, config)
 
 

@@ -7,7 +7,7 @@ import pytest
 from here import computed
 
 from tilewright.dtypes import numpy_dtype
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Blueprint, Config
 from tilewright.kernels.source import full_source
 from tilewright.plans.plan import Plan
@@ -62,7 +62,7 @@ def test_every_f8(name: str, flushed: bool, cpu: OpenclRuntime, monkeypatch: pyt
     if flushed:
         monkeypatch.setattr(opencl, "OPTIONS", (*OPTIONS, "-cl-denorms-are-zero"))
     problem, f8 = Problem.parse("n1c1h8w32k1r1s1-f8"), numpy_dtype("f8")
-    kind = family(name)
+    kind = family_of(name)
     config = rank(problem, cpu.device, kind, 1)[0][0] if kind.tunable else Config.make(name, {"v": 1})
     x = np.arange(256, dtype=np.uint8).view(f8).reshape(problem.x_shape)
     y = computed(Plan.make(cpu, problem, config), x, np.ones(problem.w_shape, f8))

@@ -17,7 +17,7 @@ from test_gpu_path import _agrees, computed, runtime
 
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ConfigError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.bound import error_bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned.reference import numpy_conv
@@ -261,7 +261,7 @@ def test_by_emulation(text: str, change: dict[str, int], shifts: tuple[int, ...]
     problem = Problem.parse(text)
     runtime.device = replace(runtime.device, max_cluster=8)
     config = Config.make("hopper", BASE | change)
-    assert family("hopper").refuses(problem, runtime.device) is None
+    assert family_of("hopper").refuses(problem, runtime.device) is None
     plan = Plan.make(runtime, problem, config)
     for shift in shifts:
         _agrees(plan, shift)
@@ -269,7 +269,7 @@ def test_by_emulation(text: str, change: dict[str, int], shifts: tuple[int, ...]
 
 def _used(problem: Problem, runtime: Runtime) -> Runtime:
     """The GPU, or what emulates it, if the family runs there."""
-    if reason := family("hopper").refuses(problem, runtime.device):
+    if reason := family_of("hopper").refuses(problem, runtime.device):
         pytest.skip(reason)
     return runtime
 

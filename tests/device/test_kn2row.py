@@ -10,7 +10,7 @@ from test_gpu_path import runtime
 
 from tilewright.device import for_architecture
 from tilewright.errors import EmptySpace
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
@@ -18,7 +18,7 @@ from tilewright.search import space
 
 __all__ = ["runtime"]  # a fixture
 
-KIND = family("kn2row")
+KIND = family_of("kn2row")
 BASE = dict(combine=0, th=4, tw=14, rb=2, vx=1, pt=1, f=1, split=1, warps=2, mb=2)
 LAYERS = (
     ("n1c32h12w20k1r5s5p2-f16-nhwc", dict(tw=12)),  # one chunk of channels

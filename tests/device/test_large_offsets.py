@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from test_gpu_path import runtime
 
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.search.space import Space
@@ -33,7 +33,7 @@ LAYERS = (
 def test_an_image_of_more_than_2_to_the_31_numbers(
     text: str, name: str, pins: dict[str, int], device: str, runtime: object
 ) -> None:
-    problem, kind, rng = Problem.parse(text), family(name), random.Random(0)
+    problem, kind, rng = Problem.parse(text), family_of(name), random.Random(0)
     if problem.x_bytes > runtime.array_bytes:  # OpenCL bounds it by the memory that the machine has
         pytest.skip(f"{runtime.device.name} takes at most {runtime.array_bytes:,} bytes in one array here")
     space = Space(kind, problem, runtime.device)

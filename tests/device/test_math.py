@@ -14,7 +14,7 @@ import tilewright as tw
 from tilewright.checking.verify import Verifier
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ArrayError, DeviceError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.layer import LayerPlan
@@ -67,7 +67,7 @@ def _error(y: Any, x: Any, w: Any) -> float:
 def test_the_verifier_takes_them(kind: str, text: str, gpu_facts: Runtime) -> None:
     problem = Problem.parse(text.format("f32")).with_dtype(kind)
     verifier = Verifier(gpu_facts, problem, 3)
-    for config in _configs(family("mma"), problem, gpu_facts):
+    for config in _configs(family_of("mma"), problem, gpu_facts):
         found = verifier.check(verifier.candidate(config), full=True)
         assert found.ok and found.exact, (config, found.reason)
         assert found.worst < 0.7 and (found.worst > 0 or kind == "q8")
@@ -96,7 +96,7 @@ def test_accurate_is_as_good_as_strict_at_any_size(
     w[abs(w) < 2.0**-125] = 0
     y = _run(gpu_facts, LAYER.with_dtype("accurate"), x, w, config)
     assert _error(y, x, w) < 3e-7
-    strict = _run(gpu_facts, LAYER, x, w, _configs(family("direct"), LAYER, gpu_facts)[0])
+    strict = _run(gpu_facts, LAYER, x, w, _configs(family_of("direct"), LAYER, gpu_facts)[0])
     assert _error(y, x, w) < 2 * _error(strict, x, w) + 5e-8
 
 

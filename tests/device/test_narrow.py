@@ -9,7 +9,7 @@ from here import EMULATED_AND_GPU, agrees, verified
 from test_gpu_path import runtime
 
 from tilewright.device import for_architecture
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
@@ -17,7 +17,7 @@ from tilewright.search.space import sample
 
 __all__ = ["runtime"]  # a fixture
 
-KIND = family("narrow")
+KIND = family_of("narrow")
 BASE = dict(combine=0, th=4, tw=4, depth=3, bw=8, split=1, warps=1, mb=4)
 LAYERS = (
     ("n1c32h12w20k1r5s5p2-f32", dict(bw=4, depth=4)),

@@ -6,7 +6,7 @@ import pytest
 from here import EMULATED_AND_GPU, agrees
 from test_gpu_path import _configs, runtime
 
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.fold import folded
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
@@ -43,7 +43,7 @@ AS_THEY_ARE = (
 @pytest.mark.parametrize("name", ("mma", "hopper"))
 @pytest.mark.parametrize("text", FOLDED)
 def test_patches_are_right(text: str, name: str, device: str, runtime: Runtime) -> None:
-    problem, kind = Problem.parse(text), family(name)
+    problem, kind = Problem.parse(text), family_of(name)
     if reason := kind.refuses(problem, runtime.device):
         assert name == "hopper" and problem.requantised, reason
         return
@@ -70,6 +70,6 @@ def test_what_is_no_row_of_patches_stays_as_it_is(text: str) -> None:
 )
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
 def test_columns_of_many_taps(text: str, device: str, runtime: Runtime) -> None:
-    problem, kind = Problem.parse(text), family("im2col")
+    problem, kind = Problem.parse(text), family_of("im2col")
     for config in _configs(kind, problem, runtime):
         agrees(Plan.make(runtime, problem, config))

@@ -17,7 +17,7 @@ from here import numbers
 from test_gpu_path import runtime
 
 from tilewright.dtypes import numpy_dtype
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.source import kernel_files
@@ -199,7 +199,7 @@ def _answer(
     if compiler is None:
         pytest.skip("no C++ compiler here")
     problem, config = Problem.parse(text), Config.make(name, values)
-    blueprint = family(name).blueprint(problem, runtime.device, config)
+    blueprint = family_of(name).blueprint(problem, runtime.device, config)
     main, data = blueprint.launches[0], numbers(problem)
     packed = np.empty(blueprint.packed_bytes, np.uint8)
     wrapped = runtime.alloc(data["w"].nbytes)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.plan import Plan
@@ -18,7 +18,7 @@ from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import sample
 
-FAMILY = family("winograd4")
+FAMILY = family_of("winograd4")
 LAYERS = (
     "n1c16h4w4k16r3s3p1-f32",  # one tile
     "n2c19h13w11k37r3s3p1-f32{}+bias+relu",  # channels that hang over

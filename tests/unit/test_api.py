@@ -36,6 +36,7 @@ from tilewright.plans.plan import Plan
 from tilewright.plans.request import Request
 from tilewright.plans.streams import PER_THREAD
 from tilewright.problem import DTYPES, Problem
+from tilewright.runtime import host
 from tilewright.runtime.base import Runtime
 from tilewright.store import own
 from tilewright.tuning.budget import Budget
@@ -387,6 +388,12 @@ def test_no_room_for_a_padded_image(channels: int) -> None:
     x, w, far = np.ones((1, channels, 1, 1), F), np.ones((1, channels, 2, 2), F), 1 << 24
     with pytest.raises(OutOfMemory, match="^NumPy: no room for f64 copies of the arrays of n1c.*u16777216"):
         tw.conv2d(x, w, stride=far, padding=far, dilation=far, device="numpy")
+
+
+def test_another_error_of_numpy_is_not_taken_for_too_little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "numpy_sums", lambda *given: np.ones(2) + np.ones(3))
+    with pytest.raises(ValueError, match="broadcast"):
+        tw.conv2d(some(1, 4, 3, 3), some(4, 4, 1, 1), device="numpy")
 
 
 def test_a_shipped_layer_has_a_name() -> None:

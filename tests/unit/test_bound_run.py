@@ -10,7 +10,7 @@ import pytest
 
 from tilewright.checking.inputs import normal_inputs
 from tilewright.errors import DeviceError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
@@ -26,7 +26,7 @@ def plan() -> Plan:
         runtime: Any = open_runtime("cpu")
     except DeviceError as error:
         pytest.skip(str(error))
-    config, _ = rank(LAYER, runtime.device, family("direct"), 1)[0]
+    config, _ = rank(LAYER, runtime.device, family_of("direct"), 1)[0]
     return Plan.make(runtime, LAYER, config)
 
 

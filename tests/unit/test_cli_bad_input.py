@@ -108,6 +108,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"bench {GOOD} --device gpu", ["'gpu'", "cuda"]),
     (f"tune {GOOD} --device cuda:x", ["cuda:x"]),
     (f"tune {GOOD} --device cuda:-1", ["cuda:-1"]),
+    (f"tune {GOOD} --device cuda:١", ["cuda:١", "must be cpu, cuda, cuda:N"]),
     (f"tune {GOOD} --device cuda:99", ["cuda"]),
     (f"tune {GOOD} --device opencl:99", ["OpenCL"]),
     (f"tune {GOOD} --device cpu:99", ["OpenCL"]),

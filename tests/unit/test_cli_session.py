@@ -17,7 +17,7 @@ from tilewright.cli.stopping import Terminated
 from tilewright.device import for_architecture
 from tilewright.dispatch import once
 from tilewright.errors import ProblemError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.search.space import sample
@@ -34,7 +34,7 @@ A, B = "n1c8h8w8k8r3s3p1-f32", "n1c8h8w8k8r1s1-f32"
 
 def direct(problem: Problem | str, number: int = 1) -> str:
     """Return a legal config of a layer."""
-    return str(sample(family("direct"), Problem.parse(str(problem)), DEVICE, random.Random(number)))
+    return str(sample(family_of("direct"), Problem.parse(str(problem)), DEVICE, random.Random(number)))
 
 
 def winner(
@@ -46,7 +46,7 @@ def winner(
         str(problem), DEVICE.key, "direct", direct(problem), "correct", True, check,
         Measurement(12.5, 0.25, 50, 10.0), workspace_bytes=3 << 20, **made_as(context),
     )  # fmt: skip
-    return Sources([family("direct")], DEVICE, compiler).signed(replace(made, **changes))
+    return Sources([family_of("direct")], DEVICE, compiler).signed(replace(made, **changes))
 
 
 class Tuner:

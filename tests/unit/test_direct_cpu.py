@@ -11,7 +11,7 @@ import pytest
 from tilewright.device import Device, DeviceType, Rates
 from tilewright.errors import ConfigError
 from tilewright.floor import floor_us
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.direct import cpu_tile
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned import pack
@@ -29,7 +29,7 @@ CORES = Device(
     driver="none", rates=Rates(empty_us=20.0, read_gbs=20.0, f32_tflops=0.4),
 )  # fmt: skip
 AVX2 = replace(CORES, arch="x86_64-v8", lanes=8, regs_per_thread=128, regs_per_unit=128)
-DIRECT = family("direct")
+DIRECT = family_of("direct")
 LAYERS = (
     "n1c64h56w56k64r3s3p1-f32", "n1c512h7w7k512r3s3p1-f32-nhwc", "n1c3h32w33k7r7s7p3u2-f32+bias+relu",
     "n1c4096h1w1k1000r1s1-f32", "n3c6h9w9k6r3s3p1g6-f32", "n1c9000h3w3k5r1s1-f32",

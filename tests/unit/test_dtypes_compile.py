@@ -14,13 +14,13 @@ from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.dispatch.guesses import GUESSES
 from tilewright.errors import CompileError
-from tilewright.kernels import family, word
+from tilewright.kernels import family_of, word
 from tilewright.kernels.direct.gpu_work import wavefronts
 from tilewright.problem import Problem
 from tilewright.search.ranking import rank
 from tilewright.search.space import sample
 
-DIRECT = family("direct")
+DIRECT = family_of("direct")
 LAYERS = (
     ("direct", "n1c512h7w7k512r3s3p1-{}"),
     ("direct", "n1c64h56w56k64r3s3p1-{}-nhwc+bias+relu"),
@@ -34,7 +34,7 @@ LAYERS = (
 CASES = [
     (name, text, dtype, arch)
     for row, (name, text) in enumerate(LAYERS)
-    for column, dtype in enumerate(family(name).dtypes)
+    for column, dtype in enumerate(family_of(name).dtypes)
     for turn, arch in enumerate(ARCHITECTURES)
     if name != "direct" or turn == (row + column) % len(ARCHITECTURES)
 ]
@@ -46,10 +46,10 @@ def test_the_first_choice_compiles(name: str, text: str, dtype: str, arch: str, 
     from tilewright.runtime.nvrtc import compile_cuda
 
     problem, device = Problem.parse(text.format(dtype)), for_architecture(arch)
-    ranked = rank(problem, device, family(name), GUESSES[5] + 1)
+    ranked = rank(problem, device, family_of(name), GUESSES[5] + 1)
     for place in GUESSES[:6]:  # as dispatch does
         try:
-            built = compile_cuda(family(name).blueprint(problem, device, ranked[place][0]), arch)
+            built = compile_cuda(family_of(name).blueprint(problem, device, ranked[place][0]), arch)
             break
         except CompileError as error:
             assert "spilled" in str(error)
@@ -58,7 +58,7 @@ def test_the_first_choice_compiles(name: str, text: str, dtype: str, arch: str, 
 
 def test_every_dtype_of_a_family_meets_every_architecture() -> None:
     met = {(name, dtype, arch) for name, _, dtype, arch in CASES}
-    kinds = {(name, dtype) for name, _ in LAYERS for dtype in family(name).dtypes}
+    kinds = {(name, dtype) for name, _ in LAYERS for dtype in family_of(name).dtypes}
     assert met == {(*kind, arch) for kind in kinds for arch in ARCHITECTURES}
     assert {(text, arch) for _, text, _, arch in CASES} == {(t, a) for _, t in LAYERS for a in ARCHITECTURES}
 

@@ -14,7 +14,7 @@ from test_direct_cpu import CORES
 
 from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
-from tilewright.kernels import FAMILIES, family
+from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import MOST_LAYER_PIXELS, Family
 from tilewright.problem import MATHS, MAX_EXTENT, Problem
 
@@ -23,7 +23,7 @@ TAKEN = [
     (name, text, where)
     for name, text in CASES
     for where, device in DEVICES.items()
-    if family(name).refuses(Problem.parse(text), device) is None
+    if family_of(name).refuses(Problem.parse(text), device) is None
 ]
 
 
@@ -42,7 +42,7 @@ def test_it_shows_a_layer_of_each_dtype(kind: Family) -> None:
 
 @pytest.mark.parametrize(("name", "text", "where"), TAKEN)
 def test_what_it_says_of_a_config_holds_together(name: str, text: str, where: str) -> None:
-    holds_together(family(name), Problem.parse(text), DEVICES[where])
+    holds_together(family_of(name), Problem.parse(text), DEVICES[where])
 
 
 @pytest.mark.parametrize("kind", [one for one in FAMILIES if one.tunable], ids=lambda kind: kind.name)
@@ -56,7 +56,7 @@ def test_it_refuses_pixels_that_are_not_counted_in_32_bits(kind: Family) -> None
 
 @pytest.mark.parametrize("name", ("grouped_mma", "kn2row", "stem", "toeplitz"))
 def test_it_needs_tensor_cores_and_a_gpu(name: str) -> None:
-    kind, h100 = family(name), DEVICES["sm_90"]
+    kind, h100 = family_of(name), DEVICES["sm_90"]
     for problem in examples(kind):
         assert kind.refuses(problem, h100) is None
         assert "no tensor cores" in str(kind.refuses(problem, replace(h100, tensor_macs=0)))
@@ -77,7 +77,7 @@ def _large(problem: Problem) -> Problem:
 def test_it_compiles_unspilt_for_every_architecture(
     name: str, text: str, arch: str, kept_cache: None
 ) -> None:
-    compiles_unspilt(family(name), Problem.parse(text), arch)
+    compiles_unspilt(family_of(name), Problem.parse(text), arch)
 
 
 def test_a_spec_that_lacks_a_member_is_told_of_it_at_once() -> None:

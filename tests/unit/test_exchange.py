@@ -49,7 +49,7 @@ def test_an_import_goes_before_what_was_only_tried_here(path: Path) -> None:
         box.add(record(f"tiles:t={t}.u=1", 10.0 + t, context=older))
     box.add(record("tiles:t=1.u=0", 12.0, context=older | dict(stage=Standing.WINNER.value)))
     box.add(record("tiles:t=2.u=0", 9.0, context=older), "imported")
-    found = [(h.record.config, str(h.origin)) for h in likely(box, LAYER, H100, sources=KERNELS)]
+    found = [(h.record.config, str(h.basis)) for h in likely(box, LAYER, H100, sources=KERNELS)]
     assert found[:2] == [("tiles:t=1.u=0", "older source"), ("tiles:t=2.u=0", "imported")] and len(found) == 5
 
 
@@ -69,7 +69,7 @@ def test_export_and_import(path: Path, tmp_path: Path) -> None:
     assert best(other) is None, "what is imported is not trusted"
     hints = likely(other, LAYER, H100, sources=KERNELS)
     assert [h.record.config for h in hints] == ["tiles:t=2.u=1", "tiles:t=1.u=0"]
-    assert hints[0].origin == "imported" and hints[1].record.versions.driver == "5"
+    assert hints[0].basis == "imported" and hints[1].record.versions.driver == "5"
     assert other.import_json(text) == 0, "what was imported before is not kept twice"
     assert len(likely(other, LAYER, H100, sources=KERNELS)) == 2
     assert [h.record.config for h in likely(other, LAYER, H100, True, KERNELS)] == ["tiles:t=1.u=0"]
@@ -254,7 +254,7 @@ def test_shipped_winners_lie_below_the_users_own(path: Path, monkeypatch: pytest
             assert box.info().shipped == 3
             found = likely(box, LAYER, H100, sources=KERNELS)
             assert [h.record.config for h in found] == ["tiles:t=2.u=0", "tiles:t=1.u=0"]
-            assert {h.origin for h in found} == {"shipped"}
+            assert {h.basis for h in found} == {"shipped"}
         assert len(caught) == 3
         box.import_json(file_of(shared(config={"t": 4, "u": 0}, cold_us=500.0)))
         first, *_ = likely(box, LAYER, H100, sources=KERNELS)
@@ -280,11 +280,11 @@ def test_winners_of_the_same_chip_are_hints(path: Path, monkeypatch: pytest.Monk
         box.add(record("tiles:t=4.u=0", 1.0))
         box.import_json(file_of(shared(config={"t": 4, "u": 1}, deterministic=False)))
         assert best(box) is not None and box.best(LAYER, h200) is None, "not to be run unverified"
-        hints = {h.record.config: h.origin for h in likely(Store(path, shipped=False), LAYER, h200)}
+        hints = {h.record.config: h.basis for h in likely(Store(path, shipped=False), LAYER, h200)}
         assert hints == {"tiles:t=4.u=0": "another device's", "tiles:t=4.u=1": "imported"}
         assert likely(Store(path, shipped=False), LAYER, pcie) == []
         first, *_ = likely(box, LAYER, h200)
-        assert (first.record.config, first.origin) == ("tiles:t=1.u=0", "shipped"), "its own before kin's"
+        assert (first.record.config, first.basis) == ("tiles:t=1.u=0", "shipped"), "its own before kin's"
         assert len(likely(box, LAYER, h200)) == 4
     finally:
         shipped.shipped_rows.cache_clear()

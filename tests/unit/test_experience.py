@@ -17,14 +17,14 @@ from tuning_fakes import outcome
 
 from tilewright.device import for_architecture
 from tilewright.errors import StoreError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
 from tilewright.search import model, ranking, trials_file
 from tilewright.search.experience import FASTEST, KEPT, Experience, Lesson, learn, shipped
 from tilewright.search.space import Space
 
-DIRECT = family("direct")
+DIRECT = family_of("direct")
 DEVICE = for_architecture("sm_90")
 OTHER = replace(DEVICE, name="NVIDIA H200")  # with the same chip
 HERE = Problem.parse("n1c256h14w14k256r3s3p1-f32")
@@ -62,7 +62,7 @@ def test_nothing_is_known_without_trials(configs: list[Config]) -> None:
     assert not errors(Experience(), HERE, configs).any()
     assert not shipped(for_architecture("sm_80").chip).lessons
     other = Experience([lesson(THERE, 2.0)])
-    assert not errors(other, HERE, [], family("gemm")).any()
+    assert not errors(other, HERE, [], family_of("gemm")).any()
     assert not errors(other, Problem.parse(str(HERE).replace("f32", "f16")), configs).any()
 
 
@@ -71,7 +71,7 @@ def test_nothing_is_known_without_trials(configs: list[Config]) -> None:
 )
 def test_alike_kinds_learn_from_each_other(kind: str, others: set[str]) -> None:
     """i8 and requantised i8 differ in what is stored alone: what is known of one helps the other."""
-    mma, text = family("mma"), "n1c256h14w14k256r3s3p1-{}"
+    mma, text = family_of("mma"), "n1c256h14w14k256r3s3p1-{}"
     here = Problem.parse(text.format(kind.replace("i8", "i8-nhwc")))
     config = next(iter(ranking.rank(here, DEVICE, mma, 1)))[0]
 
@@ -108,7 +108,7 @@ def test_the_layers_asked_for_last_are_remembered(monkeypatch: pytest.MonkeyPatc
     known = Experience([lesson(HERE, 2.0, 2)])
     first, second = known.of(DIRECT, HERE, DEVICE), known.of(DIRECT, THERE, DEVICE)
     assert known.of(DIRECT, HERE, DEVICE) is first
-    known.of(family("gemm"), HERE, DEVICE)
+    known.of(family_of("gemm"), HERE, DEVICE)
     assert known.of(DIRECT, HERE, DEVICE) is first
     assert known.of(DIRECT, THERE, DEVICE) is not second
 
@@ -207,7 +207,7 @@ def test_the_shipped_trials_are_of_layers_that_the_families_take() -> None:
     assert known is shipped(OTHER.chip)
     assert {e.family for e in known.lessons} >= {"direct", "gemm", "winograd", "winograd4", "small"}
     for each in known.lessons:
-        assert family(each.family).refuses(each.problem, device) is None
+        assert family_of(each.family).refuses(each.problem, device) is None
         assert 0 < len(each.times_us) <= KEPT
         assert {Config.parse(text).family for text, _ in each.times_us} == {each.family}
 

@@ -14,7 +14,7 @@ from fake_family import FakeFamily
 from tilewright.cli import main
 from tilewright.device import Device, Rates, for_architecture
 from tilewright.floor import least_flops
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config, Param
 from tilewright.problem import Problem
 from tilewright.record import Check, Estimate, Measurement, Record, Standing
@@ -213,7 +213,7 @@ def test_large_figures_have_no_exponent() -> None:
 
 def chosen(text: str, name: str) -> Subject:
     """The model's choice of one family."""
-    problem, kind = Problem.parse(text), family(name)
+    problem, kind = Problem.parse(text), family_of(name)
     config = rank(problem, DEVICE, kind, 1)[0][0]
     laid_out = kind.blueprint(problem, DEVICE, config)
     return Subject(

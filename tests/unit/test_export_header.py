@@ -19,7 +19,7 @@ from tilewright.device import Device, for_architecture
 from tilewright.errors import CompileError
 from tilewright.export.bundle import Bundle, bundle
 from tilewright.export.header import header
-from tilewright.kernels import FAMILIES, family
+from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import Blueprint, Config, Family
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
@@ -42,7 +42,7 @@ def bundled(problem: Problem, device: Device, config: Config) -> Bundle:
     def compiled(plan: Blueprint) -> Built:
         return Built("", b"", {one.kernel: used for one in (*whole.launches, *plan.launches)}, 0.0)
 
-    whole = family(config.family).blueprint(problem, device, config)
+    whole = family_of(config.family).blueprint(problem, device, config)
     return bundle(problem, device, config, "", compiled)
 
 
@@ -71,7 +71,7 @@ def test_a_formula_in_the_header_is_what_the_packing_does(
     name: str, layer: str, said: bool, seed: int, cpu: Runtime
 ) -> None:
     """Whoever packs by it fills the buffer, and not more."""
-    problem, one = Problem.parse(layer), family(name)
+    problem, one = Problem.parse(layer), family_of(name)
     plan = Plan.make(cpu, problem, sample(one, problem, cpu.device, random.Random(seed)))
     w = np.arange(1, np.prod(problem.w_shape) + 1, dtype=np.float32).reshape(problem.w_shape)
     packed = np.empty(plan.blueprint.packed_bytes // 4, np.float32)
@@ -109,7 +109,7 @@ int main(void) {
 def checks(problem: Problem, folder: Path, act: int | None = None) -> subprocess.CompletedProcess[str]:
     """Compile what an export checks its answers by; ``act``: as if its activation had that number."""
     device = for_architecture("sm_90")
-    found = header(bundled(problem, device, sample(family("direct"), problem, device, random.Random(1))))
+    found = header(bundled(problem, device, sample(family_of("direct"), problem, device, random.Random(1))))
     found = found if act is None else re.sub(r"TW_ACT = \d+", f"TW_ACT = {act}", found)
     (folder / "layer.h").write_text(found)
     (folder / "check.c").write_text(CHECKS)
@@ -137,7 +137,7 @@ def test_an_export_with_an_activation_that_it_does_not_know_does_not_compile(tmp
 def test_a_toeplitz_kernel_is_exported(tmp_path: Path, own_cache: None) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     layer, device = LAYERS[5], for_architecture("sm_90")
-    config = sample(family("toeplitz"), Problem.parse(layer), device, random.Random(1))
+    config = sample(family_of("toeplitz"), Problem.parse(layer), device, random.Random(1))
     asked = ["export", layer, "--arch", "sm_90", "--config", str(config), "--to", str(tmp_path / "to")]
     assert main(asked) == 0
     assert "what the kernel in the pack source writes" in (tmp_path / "to" / "layer.h").read_text()

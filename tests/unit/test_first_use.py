@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.errors import DeviceError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans import plan_cache
 from tilewright.runtime import open_runtime
@@ -23,7 +23,7 @@ def test_an_imported_winner_is_verified_then_trusted(own_cache: None) -> None:
         runtime = open_runtime("opencl")
     except DeviceError as error:
         pytest.skip(str(error))
-    config = rank(LAYER, runtime.device, family("direct"), 3)[-1][0]
+    config = rank(LAYER, runtime.device, family_of("direct"), 3)[-1][0]
     row = {
         "problem": str(LAYER), "device": runtime.device.key, "family": "direct", "config": config.values,
         "deterministic": True, "cold_us": 1.0, "ci95_us": 0.1, "warm_us": None, "runs": 9, "worst": 0.5,

@@ -7,14 +7,14 @@ import random
 import pytest
 
 from tilewright.device import for_architecture
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
 from tilewright.kernels.gemm.product import column_product, product, tiling_of
 from tilewright.problem import Problem
 from tilewright.search.space import Space
 
 H100 = for_architecture("sm_90")
-GEMM, IM2COL = family("gemm"), family("im2col")
+GEMM, IM2COL = family_of("gemm"), family_of("im2col")
 TILES = "combine=0.cs=16.cv=1.fd=1.lk=4.mb=1.sb=1.sg=1.stages=2.stream=0.tk=2.tp=2.v=4.wk=4.wp=1"
 
 

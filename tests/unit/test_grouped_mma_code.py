@@ -8,14 +8,14 @@ import pytest
 from sass import main_loop
 
 from tilewright.device import for_architecture
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.grouped_mma.tile import bundle_of, tiling_of
 from tilewright.problem import Problem
 from tilewright.search.ranking import rank
 
 H100 = for_architecture("sm_90")
-KIND = family("grouped_mma")
+KIND = family_of("grouped_mma")
 REGNET = Problem.parse("n1c224h56w56k224r3s3p1g28-f16-nhwc")
 RESNEXT = Problem.parse("n1c512h14w14k512r3s3p1g32-i8-nhwc+bias+relu+requant")
 WIDE = Problem.parse("n1c336h28w28k336r3s3p1g7-bf16-nhwc")

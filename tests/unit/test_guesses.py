@@ -12,7 +12,7 @@ import pytest
 
 from tilewright.device import for_architecture
 from tilewright.dispatch.guesses import ranked_for
-from tilewright.kernels import FAMILIES, family
+from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.direct.spec import Direct
 from tilewright.problem import Problem
 from tilewright.runtime import cache
@@ -43,7 +43,7 @@ def test_choices_are_kept_for_the_next_process(monkeypatch: pytest.MonkeyPatch) 
     assert len(kept()) == 2 and len(found) > 8
     monkeypatch.setattr(ranking, "rank_all", never)
     assert ranked_for(LAYER, H100, KINDS) == found and ranked_for(LAYER, H100, KINDS, True) == sure
-    assert all(family(config.family).deterministic(config) for config in sure)
+    assert all(family_of(config.family).deterministic(config) for config in sure)
     for asked in ((LAYER, for_architecture("sm_80"), KINDS), (LAYER, H100, KINDS[:1])):
         with pytest.raises(AssertionError, match="ranked again"):
             ranked_for(*asked)
@@ -112,7 +112,7 @@ def test_the_short_look_finds_what_the_long_one_does(text: str) -> None:
 
 def test_a_family_that_is_far_behind_is_looked_at_more_briefly() -> None:
     def looked(known_us: float) -> ranking.ModelRanking:
-        one = ranking.ModelRanking(Space(family("direct"), LAYER, H100), random.Random(0))
+        one = ranking.ModelRanking(Space(family_of("direct"), LAYER, H100), random.Random(0))
         one.glance(known_us)
         return one
 

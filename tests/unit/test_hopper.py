@@ -20,7 +20,7 @@ from sass import instructions, main_loop
 
 from tilewright.device import DeviceType, for_architecture
 from tilewright.errors import ConfigError
-from tilewright.kernels import FAMILIES, family
+from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels import hopper as package
 from tilewright.kernels.family import Config
 from tilewright.kernels.fold import folded
@@ -40,7 +40,7 @@ from tilewright.search.ranking import ModelRanking
 from tilewright.search.space import Space, usable
 
 H100 = for_architecture("sm_90")
-HOPPER = family("hopper")
+HOPPER = family_of("hopper")
 R12 = Problem.parse("n1c512h7w7k512r3s3p1-f16-nhwc")
 BASE = dict(
     x=0, wm=1, wn=1, bn=56, mb=1, chunks=8, pieces=0, tall=0, batch=1, stages=9, xs=1, cm=1,

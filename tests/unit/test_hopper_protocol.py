@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from tilewright.device import for_architecture
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.blueprint import Blueprint
 from tilewright.kernels.config import Config
 from tilewright.kernels.source import kernel_files
 from tilewright.problem import Problem
 
-HOPPER = family("hopper")
+HOPPER = family_of("hopper")
 H100 = for_architecture("sm_90")
 HERE = Path(__file__).parent
 SEEDS = 10

@@ -10,7 +10,7 @@ from test_direct_cpu import CORES
 
 from tilewright.device import Device, for_architecture
 from tilewright.errors import CompileError
-from tilewright.kernels import FAMILIES, family
+from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import MOST_LAYER_PIXELS, Config, too_many
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS
 from tilewright.problem import Problem
@@ -44,8 +44,8 @@ def test_more_than_2_to_the_30_pixels_are_left_to_the_reference(text: str) -> No
     sizes = (33, 40_000) if "{0}" in text else (1, 65_537)
     small, large = (Problem.parse(text.format(size)) for size in sizes)
     for name in LARGE[text]:
-        assert family(name).refuses(small, H100) is None, name
-        assert "more than 1,073,741,824 pixels" in (family(name).refuses(large, H100) or ""), name
+        assert family_of(name).refuses(small, H100) is None, name
+        assert "more than 1,073,741,824 pixels" in (family_of(name).refuses(large, H100) or ""), name
     for device in (H100, CORES):
         assert [f.name for f in FAMILIES if f.refuses(large, device) is None] == ["reference"]
 
@@ -53,8 +53,8 @@ def test_more_than_2_to_the_30_pixels_are_left_to_the_reference(text: str) -> No
 def test_hopper_takes_no_more_of_an_input_than_its_table_counts() -> None:
     """Of 32 GiB there are 2^31 pieces of 16 bytes."""
     most, more = (Problem.parse(f"n{n}c4096h64w64k8r3s3p1-f16-nhwc") for n in (1023, 1024))
-    assert family("hopper").refuses(most, H100) is None
-    assert "more than 2,147,483,647 pieces" in (family("hopper").refuses(more, H100) or "")
+    assert family_of("hopper").refuses(most, H100) is None
+    assert "more than 2,147,483,647 pieces" in (family_of("hopper").refuses(more, H100) or "")
 
 
 # Images of 2^31 numbers and more, each by the families that count them in 64 bits.
@@ -80,7 +80,7 @@ def test_no_kernel_counts_an_image_of_2_to_the_31_numbers_in_32_bits(
     """Of products of constants the compiler says so, and what it says is an error."""
     from tilewright.runtime.nvrtc import compile_cuda
 
-    problem, kind = Problem.parse(text), family(name)
+    problem, kind = Problem.parse(text), family_of(name)
     config = sample(kind, problem, H100, random.Random(1))
     for aligned in (True, False):
         assert compile_cuda(kind.blueprint(problem, H100, config, aligned), "sm_90", spills=True).registers
@@ -89,7 +89,7 @@ def test_no_kernel_counts_an_image_of_2_to_the_31_numbers_in_32_bits(
 def test_a_constant_that_wraps_round_is_a_compile_error(own_cache: None) -> None:
     from tilewright.runtime.nvrtc import compile_cuda
 
-    kind, problem = family("reference"), Problem.parse("n1c1h4w4k1r1s1-f32")
+    kind, problem = family_of("reference"), Problem.parse("n1c1h4w4k1r1s1-f32")
     blueprint = kind.blueprint(problem, H100, Config.make("reference", {}))
     defines = (*blueprint.defines, ("SIZE_P", 1 << 20), ("SIZE_Q", 1 << 20))
     with pytest.raises(CompileError, match="wrap round"):
@@ -99,9 +99,9 @@ def test_a_constant_that_wraps_round_is_a_compile_error(own_cache: None) -> None
 @pytest.mark.parametrize(("name", "kind"), (("grouped", "f16"), ("toeplitz", "f16"), ("grouped_mma", "f16")))
 def test_a_filter_too_large_for_32_bits_is_left_to_others(name: str, kind: str) -> None:
     small, large = (Problem.parse(f"n1c{c}h1w1k{c}r15s15p7g{c}-{kind}-nhwc") for c in (1 << 12, 1 << 21))
-    assert "268,435,456 numbers" not in (family(name).refuses(small, H100) or "")
-    assert "its filter has more than 268,435,456 numbers" in (family(name).refuses(large, H100) or "")
-    assert family("direct").refuses(large, H100) is None
+    assert "268,435,456 numbers" not in (family_of(name).refuses(small, H100) or "")
+    assert "its filter has more than 268,435,456 numbers" in (family_of(name).refuses(large, H100) or "")
+    assert family_of("direct").refuses(large, H100) is None
 
 
 @pytest.mark.parametrize("device", (CORES, H100), ids=("cpu", "h100"))
@@ -120,7 +120,7 @@ def test_strassens_algorithm_makes_no_layer_of_too_many_channels_or_pixels(text:
     problem = Problem.parse(text)
     families = [one.name for one in usable(FAMILIES, problem, H100)[0]]
     assert "gemm" in families and not {"strassen", "strassen2"} & {*families}
-    assert "16,777,216 channels" in (family("strassen2").refuses(problem, H100) or "")
+    assert "16,777,216 channels" in (family_of("strassen2").refuses(problem, H100) or "")
 
 
 def test_the_pixels_of_the_output_count_too() -> None:
@@ -134,7 +134,7 @@ def test_the_pixels_of_the_output_count_too() -> None:
 def test_grouped_counts_in_64_bits_before_an_item_and_a_step_overflow(
     device: Device, images: int, wide: int
 ) -> None:
-    kind, problem = family("grouped"), Problem.parse(f"n{images}c64h128w128k64r1s1g64-f32")
+    kind, problem = family_of("grouped"), Problem.parse(f"n{images}c64h128w128k64r1s1g64-f32")
     config = rank(problem, device, kind, 1)[0][0]
     for aligned in (True, False):
         assert dict(kind.blueprint(problem, device, config, aligned).defines)["OFFSET64"] == wide
@@ -162,6 +162,6 @@ def test_gemm_counts_in_64_bits_from_2_to_the_31_numbers_on(what: str) -> None:
     for size, wide in ((below, 0), (limit, 1)):
         problem = Problem.parse(text.format(size))
         for aligned in (True, False):
-            found = family(name).blueprint(problem, H100, Config.make(name, config), aligned)
+            found = family_of(name).blueprint(problem, H100, Config.make(name, config), aligned)
             (product,) = (one for one in found.programs if one.source == "gemm.cu")
             assert dict(product.defines)["OFFSET64"] == wide

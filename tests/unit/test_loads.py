@@ -9,12 +9,12 @@ import pytest
 from sass import instructions
 
 from tilewright.device import for_architecture
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 
 H100 = for_architecture("sm_90")
-GROUPED, DIRECT = family("grouped"), family("direct")
+GROUPED, DIRECT = family_of("grouped"), family_of("direct")
 DEPTHWISE = "n1c96h56w56k96r7s7p3g96"
 TILE = dict(combine=0, mb=8, th=1, threads=32, tw=2, v=2)
 LARGE_FILTER = dict(
@@ -66,7 +66,7 @@ def test_staged_numbers_are_loaded_several_at_a_time(own_cache: None, tmp_path: 
 def test_columns_have_threads_enough(text: str, least: int) -> None:
     from tilewright.search.ranking import rank
 
-    problem, im2col = Problem.parse(text), family("im2col")
+    problem, im2col = Problem.parse(text), family_of("im2col")
     config, _ = rank(problem, H100, im2col, 1)[0]
     first = next(one for one in im2col.blueprint(problem, H100, config).launches if one.kernel == "im2col")
     assert prod(first.grid) * prod(first.block) >= least

@@ -9,7 +9,7 @@ import pytest
 from sass import instructions, listing_of
 
 from tilewright.device import for_architecture
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem
 from tilewright.search.ranking import rank
@@ -21,7 +21,7 @@ MMA = "n1c512h14w14k256r3s3p1-f16-nhwc+bias", dict(
 
 
 def _config(name: str, text: str, **pins: int) -> Config:
-    return rank(Problem.parse(text), H100, family(name), 1, pins=pins)[0][0]
+    return rank(Problem.parse(text), H100, family_of(name), 1, pins=pins)[0][0]
 
 
 def _of_cluster(name: str) -> tuple[str, Config]:
@@ -36,7 +36,7 @@ def test_a_block_says_it_has_read_its_cluster_once_the_loads_are_done(name: str,
     """Who has heard that of all leaves: a load that is still on its way would read what is gone."""
     pytest.importorskip("cuda.bindings.nvrtc")
     text, config = _of_cluster(name)
-    lines = instructions(family(name).blueprint(Problem.parse(text), H100, config), "sm_90", tmp_path)
+    lines = instructions(family_of(name).blueprint(Problem.parse(text), H100, config), "sm_90", tmp_path)
     arrivals = [i for i, line in enumerate(lines) if "UCGABAR_ARV" in line]
     assert len(arrivals) == 2  # the sums are there; they are read
     before = lines[arrivals[0] + 1 : arrivals[1]]
@@ -58,7 +58,7 @@ def test_what_the_launch_before_wrote_is_no_constant(
 ) -> None:
     """A kernel that begins before the one before ends must not read its outputs as data that never change."""
     pytest.importorskip("cuda.bindings.nvrtc")
-    found = family(name).blueprint(Problem.parse(text), H100, _config(name, text, **pins))
+    found = family_of(name).blueprint(Problem.parse(text), H100, _config(name, text, **pins))
     lines = listing_of(kernel, found, "sm_90", tmp_path)
     assert any(line.startswith("LDG") or " LDG" in line for line in lines)
     assert not any("LDG" in line and "CONSTANT" in line for line in lines)

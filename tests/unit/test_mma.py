@@ -12,13 +12,13 @@ from tilewright.device import for_architecture
 from tilewright.device.architectures import tensor_macs
 from tilewright.dispatch.guesses import GUESSES
 from tilewright.errors import ConfigError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem, shapes
 from tilewright.search import model
 
 H100 = for_architecture("sm_90")
-MMA = family("mma")
+MMA = family_of("mma")
 KINDS = (*MMA.dtypes, "tf32", "accurate")
 Y12 = Problem.parse("n1c256h34w34k512r3s3p1-f16-nhwc")
 BASE = dict(x=0, l1=1, mt=4, nt=4, wm=2, wn=2, sb=1, mb=1, fd=2, chunks=8, stages=4, sc=1, sg=1, combine=0)

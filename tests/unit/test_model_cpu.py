@@ -11,7 +11,7 @@ from test_direct_cpu import AVX2, CORES
 
 from tilewright.device import Device, for_architecture
 from tilewright.floor import floor_us, least_flops
-from tilewright.kernels import FAMILIES, family
+from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.work import CpuWork, GpuWork
@@ -74,7 +74,7 @@ def test_the_multiply_adds_counted_are_those_of_the_layer(text: str, device: Dev
 )  # fmt: skip
 def test_steps_of_the_textbook_take_about_as_long_as_measured(text: str, config: str, us: float) -> None:
     core = replace(CORES, units=1, clock_ghz=2.6, rates=replace(CORES.rates, f32_tflops=0.083))
-    found = model.estimate(family("textbook"), Problem.parse(text), core, Config.parse(config)).total_us
+    found = model.estimate(family_of("textbook"), Problem.parse(text), core, Config.parse(config)).total_us
     assert us / 3 < found < us * 3
 
 
@@ -102,7 +102,7 @@ def test_the_first_choice_is_the_family_made_for_the_layer(text: str, best: str)
 
 def test_a_classifier_of_one_image_takes_as_long_as_its_filter_comes() -> None:
     problem = Problem.parse("n1c4096h1w1k1024r1s1-f32")
-    (_, expected_us), *_ = ranking.rank(problem, CORES, family("gemv"), 1)
+    (_, expected_us), *_ = ranking.rank(problem, CORES, family_of("gemv"), 1)
     assert floor_us(problem, CORES) < expected_us < 1.3 * floor_us(problem, CORES)
 
 
@@ -115,7 +115,7 @@ def test_a_classifier_of_one_image_takes_as_long_as_its_filter_comes() -> None:
     ],
 )  # fmt: skip
 def test_vectors_of_grouped_are_best_as_wide_as_the_cores(text: str, v: int) -> None:
-    (config, _), *_ = ranking.rank(Problem.parse(text), CORES, family("grouped"), 1)
+    (config, _), *_ = ranking.rank(Problem.parse(text), CORES, family_of("grouped"), 1)
     assert config["v"] == v
 
 
@@ -124,7 +124,7 @@ def test_vectors_of_grouped_are_best_as_wide_as_the_cores(text: str, v: int) -> 
     "n1c64h9w300k64r3s3p1d1x40g2-f16",
 ])  # fmt: skip
 def test_the_input_that_an_item_of_columns_copies_has_room_and_its_tiles_fit(text: str) -> None:
-    problem, kind = Problem.parse(text), family("grouped")
+    problem, kind = Problem.parse(text), family_of("grouped")
     wide = [config for config in space(kind, problem, CORES).every() if config["v"] > 1]
     assert wide
     for config in wide:
@@ -142,4 +142,4 @@ def test_the_input_that_an_item_of_columns_copies_has_room_and_its_tiles_fit(tex
 
 def test_input_without_room_leaves_single_columns() -> None:
     problem = Problem.parse("n1c64h400w400k2r101s101g2-f64")
-    assert {config["v"] for config in space(family("grouped"), problem, CORES).every()} == {1}
+    assert {config["v"] for config in space(family_of("grouped"), problem, CORES).every()} == {1}

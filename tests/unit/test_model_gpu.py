@@ -8,12 +8,12 @@ import pytest
 
 from tilewright.device import for_architecture
 from tilewright.floor import floor
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.problem import Problem
 from tilewright.search import model
 from tilewright.search.ranking import rank
 
-H100, GEMV = for_architecture("sm_90"), family("gemv")
+H100, GEMV = for_architecture("sm_90"), family_of("gemv")
 
 
 def _memory_us(nbytes: float, streams: bool = False) -> float:

@@ -14,7 +14,7 @@ from every_activation import WORDS
 from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.errors import CompileError
-from tilewright.kernels import family, source
+from tilewright.kernels import family_of, source
 from tilewright.kernels.family import Blueprint, Config
 from tilewright.kernels.untuned import pack, tools
 from tilewright.kernels.untuned.reference import reference_f64
@@ -89,7 +89,7 @@ def test_the_reference_compiles_in_kinds_of_its_own(kind: str, arch: str) -> Non
     for words in ("", "+bias+add+relu+maxpool3u2p1"):
         problem = Problem.parse(f"n1c20h9w9k18r3s3p1g2-{kind}-nhwc2nchw{words}")
         config = Config.make("reference", {"v": 1})
-        _fits(family("reference").blueprint(problem, for_architecture(arch), config), arch)
+        _fits(family_of("reference").blueprint(problem, for_architecture(arch), config), arch)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -109,13 +109,13 @@ def test_helpers_compile_for_every_dtype_and_epilogue(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16"])
 def test_every_activation_compiles(dtype: str, word: str) -> None:
     device, problem = for_architecture("sm_90"), Problem.parse(f"n1c8h8w8k8r3s3-{dtype}{word}")
-    direct = family("direct")
+    direct = family_of("direct")
     _fits(direct.blueprint(problem, device, sample(direct, problem, device, random.Random(0))), "sm_90")
 
 
 def test_an_activation_that_a_kernel_has_no_formula_of_does_not_compile() -> None:
     device, problem = for_architecture("sm_90"), Problem.parse("n1c8h8w8k8r3s3-f32+relu")
-    direct = family("direct")
+    direct = family_of("direct")
     config = sample(direct, problem, device, random.Random(0))
     for blueprint in (reference_f64(problem, device), direct.blueprint(problem, device, config)):
         _fits(blueprint, "sm_90")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tilewright.errors import CompileError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.source import kernel_files
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
@@ -28,8 +28,8 @@ def runtime(cpu: Runtime) -> Iterator[OpenclRuntime]:
 @pytest.mark.parametrize("kind", ["f32+silu", "f16", "f8", "i8+requant"])
 def test_ours_need_no_header(runtime: OpenclRuntime, kind: str) -> None:
     problem = Problem.parse(f"n1c4h6w6k8r3s3-{kind}")
-    config, _ = rank(problem, runtime.device, family("direct"), 1)[0]
-    for program in family("direct").blueprint(problem, runtime.device, config).programs:
+    config, _ = rank(problem, runtime.device, family_of("direct"), 1)[0]
+    for program in family_of("direct").blueprint(problem, runtime.device, config).programs:
         runtime.load(runtime.compile(program))
     assert runtime.quick
 

@@ -17,7 +17,7 @@ import pytest
 from tilewright import runtime
 from tilewright.device import Device
 from tilewright.errors import CompileError, DeviceError, OutOfMemory, RunError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.problem import Problem
 from tilewright.runtime import opencl, opencl_cache, opencl_driver, opening
 from tilewright.runtime.base import Built, Memory, Resources
@@ -203,6 +203,6 @@ def test_a_clock_that_the_driver_does_not_know(cpu: bool) -> None:
         platform=SimpleNamespace(version="3"),
     )  # fmt: skip
     device: Device = facts(said, 0, cpu)
-    layer, direct = Problem.parse("n1c8h8w8k8r3s3-f32"), family("direct")
+    layer, direct = Problem.parse("n1c8h8w8k8r3s3-f32"), family_of("direct")
     config = sample(direct, layer, device, random.Random(0))
     assert model.estimate(direct, layer, device, config).total_us > 0

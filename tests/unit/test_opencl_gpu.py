@@ -11,7 +11,7 @@ from every_family import taken
 
 from tilewright.device import Device, DeviceType, for_architecture
 from tilewright.errors import CompileError, ConfigError
-from tilewright.kernels import FAMILIES, family
+from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.tile import LAST
 from tilewright.problem import Problem
@@ -98,7 +98,7 @@ def changed(text: str) -> Config:
     [("", "warp_shuffles"), ("sw=1.sg=4.combine=3", "last_order")],
 )
 def test_the_rule_is_named(change: str, rule: str) -> None:
-    direct = family("direct")
+    direct = family_of("direct")
     direct.check(LAYER, H100, changed(change))
     with pytest.raises(ConfigError, match=rf"breaks rule '{rule}': .*OpenCL"):
         direct.check(LAYER, GPU, changed(change))
@@ -108,7 +108,7 @@ def test_the_rule_is_named(change: str, rule: str) -> None:
 def test_what_is_not_there_does_not_compile(change: str, lacks: str, cpu: Runtime) -> None:
     """Sums of lanes once compiled to nothing, and those of all lanes but one were lost."""
     with pytest.raises(CompileError, match=lacks):
-        cpu.compile(family("direct").blueprint(LAYER, GPU, changed(change)))
+        cpu.compile(family_of("direct").blueprint(LAYER, GPU, changed(change)))
 
 
 def test_no_block_has_more_threads_than_a_device_allows() -> None:
@@ -124,8 +124,8 @@ def test_no_block_has_more_threads_than_a_device_allows() -> None:
 
 @pytest.mark.parametrize("kind", ("gemv", "grouped", "small", "winograd_rows"))
 def test_whose_parameter_is_the_threads_of_a_block_has_a_rule_of_them(kind: str) -> None:
-    device, problem = replace(GPU, max_threads=128), Problem.parse(family(kind).examples[0])
-    space, rng = Space(family(kind), problem, GPU), random.Random(5)
+    device, problem = replace(GPU, max_threads=128), Problem.parse(family_of(kind).examples[0])
+    space, rng = Space(family_of(kind), problem, GPU), random.Random(5)
     config = next(one for one in iter(lambda: space.sample(rng), None) if one["threads"] > 128)
     with pytest.raises(ConfigError, match="rule 'block'"):
-        family(kind).check(problem, device, config)
+        family_of(kind).check(problem, device, config)

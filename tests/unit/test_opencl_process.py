@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import shutil
 import signal
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tilewright.kernels.untuned.reference import reference_f64
+from tilewright.problem import Problem
 from tilewright.runtime import opencl_linker
 from tilewright.runtime.base import Runtime
 
@@ -59,7 +62,7 @@ def test_what_pocls_compiler_is_told_makes_other_kernels(tmp_path: Path) -> None
     """Of a limit to unrolling PoCL's own cache knows nothing; a value may be any text."""
     run(
         """
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.problem import Problem
 from tilewright.runtime.opencl import OpenclRuntime
 from tilewright.runtime.opencl_cache import _FOLDER
@@ -68,7 +71,7 @@ def compiled():
     cpu = OpenclRuntime(cpu=True)
     problem = Problem.parse("n1c2h5w5k3r3s3-f32")
     config = tw.plan(problem, device="cpu").config
-    built = cpu.compile(family(config.family).blueprint(problem, cpu.device, config))
+    built = cpu.compile(family_of(config.family).blueprint(problem, cpu.device, config))
     binary = cpu.load(built).module.get_info(cpu.cl.program_info.BINARIES)[0]
     return cpu.compiler, built.key, _FOLDER.search(binary)[0]
 
@@ -394,3 +397,11 @@ def test_what_another_thread_enqueues_while_one_waits_is_kept(
     del held
     cpu.synchronize()
     assert kept[0]() is None
+
+
+def test_kernels_leave_nothing_behind(cpu: Runtime) -> None:
+    """Python would keep the text of the code that pyopencl makes for each, as long as the process lives."""
+    built = cpu.compile(reference_f64(Problem.parse("n1c2h5w5k3r3s3-f32"), cpu.device))
+    before = set(linecache.cache)
+    assert cpu.load(built).kernels
+    assert set(linecache.cache) == before

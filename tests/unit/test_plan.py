@@ -24,14 +24,14 @@ from tilewright.arrays.view import ArraySpec, ArrayView
 from tilewright.checking.inputs import exact_inputs
 from tilewright.device import for_architecture
 from tilewright.errors import ArrayError, CompileError, ConfigError, DeviceError
-from tilewright.kernels import FAMILIES, family
+from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family
 from tilewright.kernels.source import full_source, kernel_files, source_key
 from tilewright.kernels.untuned.reference import Reference, numpy_conv, reference_f64
 from tilewright.plans import binding
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.plan import Plan
-from tilewright.plans.provenance import Origin, Provenance
+from tilewright.plans.provenance import Basis, Provenance
 from tilewright.problem import Problem
 from tilewright.runtime import list_devices, open_runtime, opening
 from tilewright.runtime.base import Built, Memory
@@ -83,7 +83,7 @@ def _run(plan: LayerPlan, x: Any, w: Any, b: Any) -> Any:
 @pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("kind", ["numpy", "cpu"])
 def test_a_plan_is_copied_and_goes_to_other_processes(kind: str) -> None:
-    why = Provenance(Origin.STORED, remark="untuned")
+    why = Provenance(Basis.STORED, remark="untuned")
     plan = LayerPlan(Plan.make(open_runtime(kind), LAYER, REFERENCE, why))
     expected = _run(plan, *_arrays())
     for again in (copy.copy(plan), copy.deepcopy(plan), pickle.loads(pickle.dumps(plan))):
@@ -112,7 +112,7 @@ def test_memory_of_a_cpu_is_an_array_in_place_row_by_row(dtype: str) -> None:
 
 
 def test_a_plan_says_less_of_its_config_on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = LayerPlan(Plan.make(open_runtime("numpy"), LAYER, REFERENCE, Provenance(Origin.STORED)))
+    plan = LayerPlan(Plan.make(open_runtime("numpy"), LAYER, REFERENCE, Provenance(Basis.STORED)))
     pickled = pickle.dumps(plan)
     runtime = open_runtime("numpy")
     monkeypatch.setattr(runtime, "device", replace(runtime.device, name="another"))
@@ -356,7 +356,7 @@ def programs_of(known: Family) -> Iterator[Blueprint]:
 
 def test_families_have_names_and_kernels_beside_their_specs() -> None:
     for known in FAMILIES:
-        assert family(known.name) is known
+        assert family_of(known.name) is known
         folder = Path(inspect.getfile(type(known))).parent
         named = {program.source for program in programs_of(known)}
         beside = [name for name in named if kernel_files()[name].parent == folder]

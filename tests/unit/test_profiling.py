@@ -11,7 +11,7 @@ import pytest
 
 from tilewright.cli import main
 from tilewright.device import for_architecture
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.profiling import ncu
@@ -95,22 +95,22 @@ PROBLEM, DEVICE = Problem.parse("n1c64h56w56k64r3s3p1-f32"), for_architecture("s
 @cache
 def chosen() -> Config:
     """The model's choice; it takes seconds."""
-    return rank(PROBLEM, DEVICE, family("direct"), 1)[0][0]
+    return rank(PROBLEM, DEVICE, family_of("direct"), 1)[0][0]
 
 
 def test_the_model_says_what_it_is() -> None:
     problem, device = PROBLEM, DEVICE
-    found = modelled(family("direct"), problem, device, chosen(), "no ncu")
+    found = modelled(family_of("direct"), problem, device, chosen(), "no ncu")
     assert (found.source, found.why) == ("model", "no ncu")
     assert "of the predicted time" in found.kernels[0].limiter
-    untold = modelled(family("reference"), problem, device, Config.parse("reference:v=1"), "")
+    untold = modelled(family_of("reference"), problem, device, Config.parse("reference:v=1"), "")
     assert untold.kernels[0].limiter.startswith("not known")
 
 
 def test_the_launch_may_be_what_limits() -> None:
     tiny, device = Problem.parse("n1c16h1w1k16r1s1-f32"), for_architecture("sm_90")
-    config = rank(tiny, device, family("direct"), 1)[0][0]
-    found = modelled(family("direct"), tiny, device, config, "").kernels[0].limiter
+    config = rank(tiny, device, family_of("direct"), 1)[0][0]
+    found = modelled(family_of("direct"), tiny, device, config, "").kernels[0].limiter
     assert found.startswith("the launch: ") and found.endswith("% of the predicted time")
 
 
@@ -121,7 +121,7 @@ class GpuPlan:
 
     def __init__(self) -> None:
         self.config = chosen()
-        self.blueprint = family("direct").blueprint(self.problem, self.device, self.config)
+        self.blueprint = family_of("direct").blueprint(self.problem, self.device, self.config)
 
 
 def with_ncu(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -145,7 +145,7 @@ def test_what_is_no_kernel_is_not_counted(tmp_path: Path, monkeypatch: pytest.Mo
     """Filling constant memory is a copy: ncu sees one launch."""
     plan = GpuPlan()
     config = Config.parse("small:bands=1.f=0.mb=1.ni=1.out=0.stages=1.th=1.threads=64.tk=4.tw=10")
-    plan.blueprint = family("small").blueprint(Problem.parse("n2c1h14w14k4r5s5-f32"), plan.device, config)
+    plan.blueprint = family_of("small").blueprint(Problem.parse("n2c1h14w14k4r5s5-f32"), plan.device, config)
     assert [launch.kernel for launch in plan.blueprint.launches] == ["constant", "small"]
     (tmp_path / "out.csv").write_text(CSV)
     with_ncu(tmp_path, monkeypatch, f'echo "$@" > {tmp_path}/line; cat {tmp_path}/out.csv')

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tilewright.kernels.family import Config
-from tilewright.plans.provenance import UNSAID, Origin, Provenance, Replaced
+from tilewright.plans.provenance import UNSAID, Basis, Provenance, Replaced
 from tilewright.problem import Problem
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
@@ -20,32 +20,32 @@ SLOW = "slow: the reference kernel, since no other could be used"
     ("why", "note"),
     [
         (UNSAID, ""),
-        (Provenance(Origin.STORED), ""),
-        (Provenance(Origin.STORED, remark="direct computes bf16 in f32"), "direct computes bf16 in f32"),
-        (Provenance(Origin.SHIPPED), "shipped, verified here"),
-        (Provenance(Origin.IMPORTED), "imported, verified here"),
-        (Provenance(Origin.OLDER), "older source, verified here"),
-        (Provenance(Origin.SHIPPED, verified=False), "shipped winner (not verified)"),
-        (Provenance(Origin.MODEL, verified=False), "the model's choice (not verified)"),
+        (Provenance(Basis.STORED), ""),
+        (Provenance(Basis.STORED, remark="direct computes bf16 in f32"), "direct computes bf16 in f32"),
+        (Provenance(Basis.SHIPPED), "shipped, verified here"),
+        (Provenance(Basis.IMPORTED), "imported, verified here"),
+        (Provenance(Basis.OLDER), "older source, verified here"),
+        (Provenance(Basis.SHIPPED, verified=False), "shipped winner (not verified)"),
+        (Provenance(Basis.MODEL, verified=False), "the model's choice (not verified)"),
         (
-            Provenance(Origin.UNTUNED, verified=False, remark="direct computes bf16 in f32"),
+            Provenance(Basis.UNTUNED, verified=False, remark="direct computes bf16 in f32"),
             f"untuned: the model's choice (not verified); run `tilewright tune {LAYER}`; "
             "direct computes bf16 in f32",
         ),
         (
-            Provenance(Origin.ALIKE, verified=False, like=str(RELU)),
+            Provenance(Basis.ALIKE, verified=False, like=str(RELU)),
             f"untuned: a winner of a layer alike, {RELU} (not verified); run `tilewright tune {LAYER}`",
         ),
-        (Provenance(Origin.REFERENCE), SLOW),
-        (Provenance(Origin.REFERENCE, passed="gemm: takes no groups"), f"{SLOW} (gemm: takes no groups)"),
-        (Provenance(Origin.BY_HAND, verified=False), "chosen by hand (not verified)"),
-        (Provenance(Origin.NAMED), "named by --config"),
-        (Provenance(Origin.NAMED, verified=False), "named by --config (not verified)"),
+        (Provenance(Basis.REFERENCE), SLOW),
+        (Provenance(Basis.REFERENCE, passed="gemm: takes no groups"), f"{SLOW} (gemm: takes no groups)"),
+        (Provenance(Basis.BY_HAND, verified=False), "chosen by hand (not verified)"),
+        (Provenance(Basis.NAMED), "named by --config"),
+        (Provenance(Basis.NAMED, verified=False), "named by --config (not verified)"),
     ],
 )
-def test_each_origin_in_words(why: Provenance, note: str) -> None:
+def test_each_basis_in_words(why: Provenance, note: str) -> None:
     assert why.note(LAYER) == note
-    alone = {UNSAID: "nothing to choose from", Provenance(Origin.STORED): "the stored winner"}
+    alone = {UNSAID: "nothing to choose from", Provenance(Basis.STORED): "the stored winner"}
     assert why.told(LAYER) == (note or alone[why])
 
 
@@ -53,7 +53,7 @@ def test_each_origin_in_words(why: Provenance, note: str) -> None:
     ("no_room", "said"), [(True, "does not fit into memory now"), (False, "cannot be used")]
 )
 def test_the_winner_that_was_missed_is_named(no_room: bool, said: str) -> None:
-    why = Provenance(Origin.MODEL, verified=False, missed=Replaced(WINNER, no_room, "why not"), remark="last")
+    why = Provenance(Basis.MODEL, verified=False, missed=Replaced(WINNER, no_room, "why not"), remark="last")
     words = f"the winner direct:tk=4 {said}: why not; last"
     assert why.note(LAYER) == f"the model's choice (not verified); {words}"
     assert replace(why, verified=True).note(LAYER) == f"the model's choice; {words}", "who checks it since"

@@ -61,6 +61,7 @@ DECIDES_NOTHING = {
     "device": "facts: what they decide is in blueprints",
     "device.architectures": "the same; and from which GPUs on launches may overlap",
     "problem": "the same",
+    "kernels": "which families there are: their blueprints count",
     "kernels.family": "specs: the same",
     "kernels.config": "the same",
     "kernels.untuned": "the packing of filters: the same",

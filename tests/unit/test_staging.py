@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.device import Device, for_architecture
 from tilewright.errors import ConfigError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.direct.gpu_tile import shared_bytes, staging, tiling_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.limits import DECLARED_SHARED
@@ -112,11 +112,11 @@ def test_blocks_write_the_zeros_that_shares_are_added_to(
     name: str, text: str, config: dict[str, int]
 ) -> None:
     problem, made = Problem.parse(text), Config.make(name, config)
-    blocks = family(name).blueprint(problem, HOPPER, made)
+    blocks = family_of(name).blueprint(problem, HOPPER, made)
     (launch,) = blocks.launches
     (arrived,) = (buffer for buffer in blocks.workspace if buffer.name == "arrived")
     assert arrived.zeroed and arrived.nbytes == 4 * launch.grid[0] // config["sg"]  # a counter for each tile
-    elsewhere = family(name).blueprint(problem, OPENCL, made).launches
+    elsewhere = family_of(name).blueprint(problem, OPENCL, made).launches
     assert [one.kernel for one in elsewhere] == ["zero", name]  # blocks start in any order there
 
 
@@ -124,7 +124,8 @@ def test_only_hopper_has_a_copy_engine(own_cache: None) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     from tilewright.runtime.nvrtc import compile_cuda
 
-    direct, problem, config = family("direct"), Problem.parse(R4), Config.make("direct", DIRECT | dict(f=2))
+    direct, problem = family_of("direct"), Problem.parse(R4)
+    config = Config.make("direct", DIRECT | dict(f=2))
     for device in (AMPERE, OPENCL):
         with pytest.raises(ConfigError, match="f_engine"):
             direct.check(problem, device, config)
@@ -148,7 +149,7 @@ def test_only_hopper_has_a_copy_engine(own_cache: None) -> None:
     ],
 )  # fmt: skip
 def test_the_rules_know_who_pools(device: Device, text: str, change: dict[str, int], fits: bool) -> None:
-    direct, problem, config = family("direct"), Problem.parse(text), Config.make("direct", DIRECT | change)
+    direct, problem, config = family_of("direct"), Problem.parse(text), Config.make("direct", DIRECT | change)
     if not fits:
         with pytest.raises(ConfigError, match="more shared memory than a block may have"):
             direct.check(problem, device, config)
@@ -170,7 +171,7 @@ def test_the_rules_know_who_pools(device: Device, text: str, change: dict[str, i
 def test_staged_tiles_begin_at_whole_lines(layer: str) -> None:
     """A copy of 16 bytes that cuts a sector of 32 fetches it twice; the copy engine wants lines of 128."""
     name, _, text = layer.partition(" ")
-    kind, problem, rng = family(name), Problem.parse(text), random.Random(0)
+    kind, problem, rng = family_of(name), Problem.parse(text), random.Random(0)
     sampled = [space(kind, problem, HOPPER).sample(rng) for _ in range(60)]
     for config in sampled:
         defines = dict(kind.blueprint(problem, HOPPER, config).defines)

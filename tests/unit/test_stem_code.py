@@ -8,7 +8,7 @@ import pytest
 from sass import instructions, main_loop
 
 from tilewright.device import for_architecture
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.stem import work
 from tilewright.kernels.stem.tile import crowd, runs_of, tiling_of
@@ -17,7 +17,7 @@ from tilewright.search.model import H100 as MODEL
 from tilewright.search.ranking import rank
 
 H100 = for_architecture("sm_90")
-KIND = family("stem")
+KIND = family_of("stem")
 R1 = Problem.parse("n1c3h224w224k64r7s7p3u2-f16-nhwc")
 Y0 = Problem.parse("n1c3h544w544k32r3s3p1-f16-nhwc")
 BASE = dict(combine=0, f=0, kt=4, mb=4, pt=1, th=6, tw=32, wm=1, wn=1)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from store_samples import DEVICE, GOOD, H100, KERNELS, LAYER, best, families, path, record
 
-from tilewright.plans.provenance import Origin
+from tilewright.plans.provenance import Basis
 from tilewright.problem import Problem
 from tilewright.record import Measurement, Record, Search, Spent, Standing, Versions
 from tilewright.store import Store
@@ -171,7 +171,7 @@ def test_what_an_earlier_version_stored_is_a_hint_and_it_can_read_ours(path: Pat
     box.add(replace(record(), source="5f" * 16))  # it hashed whole modules
     assert best(box) is None and box.best(LAYER, H100) == replace(record(), source="5f" * 16)
     (found,) = likely(box, LAYER, H100, sources=KERNELS)
-    assert (found.record.config, found.origin) == (record().config, Origin.OLDER)
+    assert (found.record.config, found.basis) == (record().config, Basis.OLDER)
     assert record().source and "source" not in json.loads(to_json(record())), "a field that it would refuse"
     box.add(record(us=12.0), "verified")
     assert best(box) == record().config

@@ -10,7 +10,7 @@ from test_direct_cpu import CORES
 
 from tilewright.device import for_architecture
 from tilewright.errors import ConfigError
-from tilewright.kernels import FAMILIES, PLAIN, family, pick
+from tilewright.kernels import FAMILIES, PLAIN, family_of, pick
 from tilewright.kernels.source import kernel_files
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -41,7 +41,7 @@ def test_the_tables_make_a_product_of_blocks() -> None:
 
 @pytest.mark.parametrize("name", ("strassen", "strassen2"))
 def test_what_it_takes(name: str) -> None:
-    kind = family(name)
+    kind = family_of(name)
     assert kind.refuses(Problem.parse(CUBE.format(1024, 16)), H100) is None
     for text, why in (
         (CUBE.format(1023, 16), "from 1,024"),
@@ -61,7 +61,7 @@ def test_what_it_takes(name: str) -> None:
 
 def test_the_model_ranks_it_as_measured() -> None:
     def best_us(name: str, side: int) -> float:
-        return rank(Problem.parse(CUBE.format(side, side // 64)), H100, family(name), 1)[0][1]
+        return rank(Problem.parse(CUBE.format(side, side // 64)), H100, family_of(name), 1)[0][1]
 
     assert best_us("strassen2", 8192) < best_us("strassen", 8192) < best_us("gemm", 8192)
     assert best_us("strassen2", 4096) < best_us("strassen", 4096) < best_us("gemm", 4096)
@@ -79,16 +79,16 @@ def test_plain_stands_for_all_that_sum_up_the_formulas_products() -> None:
     assert [one.name for one in pick(FAMILIES, (PLAIN, "gemm", "winograd"))][-1] == "winograd"
     assert len(pick(FAMILIES, (PLAIN, "gemm"))) == len(names)
     with pytest.raises(ConfigError, match="family 'plain': known are direct"):
-        family(PLAIN)
+        family_of(PLAIN)
 
 
 def test_what_a_config_costs() -> None:
     """Chains, what is moved, and numbers one by one where arrays are not aligned."""
-    problem, kind = Problem.parse(CUBE.format(4096, 64)), family("strassen2")
+    problem, kind = Problem.parse(CUBE.format(4096, 64)), family_of("strassen2")
     config = rank(problem, H100, kind, 1)[0][0]
     inner = kind.inner(problem, H100)
     assert (inner.cg, inner.kg, inner.groups, inner.h * inner.w) == (1024, 1024, 49, 1024)
-    assert kind.chain(problem, H100, config) == 9 * family("gemm").chain(inner, H100, config) + 12
+    assert kind.chain(problem, H100, config) == 9 * family_of("gemm").chain(inner, H100, config) + 12
 
     def moved(text: str) -> float:
         work = kind.work(Problem.parse(text), H100, config)
@@ -105,7 +105,7 @@ def test_what_a_config_costs() -> None:
 @pytest.mark.parametrize("layout", ("nchw", "nhwc"))
 def test_rows_are_taken_as_channels_side_by_side(layout: str) -> None:
     """A pixel to an image is nhwc, whatever the layout is called; the products are of nchw."""
-    kind, problem = family("strassen"), Problem.parse(f"n4096c4096h1w1k4096r1s1-f32-{layout}")
+    kind, problem = family_of("strassen"), Problem.parse(f"n4096c4096h1w1k4096r1s1-f32-{layout}")
     blueprint = kind.blueprint(problem, H100, rank(problem, H100, kind, 1)[0][0])
     defines = dict(blueprint.defines)
     assert (defines["X_NHWC"], defines["Y_NHWC"], defines["RUN_IN"], defines["RUN_OUT"]) == (1, 1, 4, 4)

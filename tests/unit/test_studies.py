@@ -14,7 +14,7 @@ from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.cli import main
 from tilewright.device import for_architecture
 from tilewright.errors import ConfigError, ProblemError, RunError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.named import find
 from tilewright.problem import Problem
 from tilewright.record import Check
@@ -84,7 +84,7 @@ def test_every_layer_and_config_is_legal_on_an_h100(name: str) -> None:
                     if layer.quick or not quick:
                         problem = layer.at(quick)
                         config = find(step.config, problem)
-                        family(config.family).check(problem, H100, config)
+                        family_of(config.family).check(problem, H100, config)
 
 
 @pytest.mark.parametrize("name", engine.NAMES)
@@ -140,20 +140,20 @@ def test_published_tables(path: Path) -> None:
 
 def test_held_parameters() -> None:
     problem = Problem.parse("n1c64h14w14k64r3s3p1-f32")
-    held = Space(family("direct"), problem, H100, {"sw": (2, 4), "sg": 1})
+    held = Space(family_of("direct"), problem, H100, {"sw": (2, 4), "sg": 1})
     configs = [config for config, _ in zip(held.every(), range(200), strict=False)]
     assert configs and all(config["sw"] in (2, 4) and config["sg"] == 1 for config in configs)
-    for config in pinned(family("direct"), problem, H100, {"sw": 1, "sb": 2})[:3]:
-        family("direct").check(problem, H100, config)
+    for config in pinned(family_of("direct"), problem, H100, {"sw": 1, "sb": 2})[:3]:
+        family_of("direct").check(problem, H100, config)
         assert (config["sw"], config["sb"]) == (1, 2)
-    wide = pinned(family("direct"), problem, H100, {"tw": 14})[0]  # not offered by layers of experience
+    wide = pinned(family_of("direct"), problem, H100, {"tw": 14})[0]  # not offered by layers of experience
     assert wide["tw"] == 14
     with pytest.raises(ConfigError, match="no parameter 'frob'"):
-        pinned(family("direct"), problem, H100, {"zap": 1, "frob": 1, "sap": 1})
+        pinned(family_of("direct"), problem, H100, {"zap": 1, "frob": 1, "sap": 1})
     with pytest.raises(ConfigError, match="bh may not be 999"):
-        pinned(family("direct"), problem, H100, {"bh": 999})
+        pinned(family_of("direct"), problem, H100, {"bh": 999})
     with pytest.raises(ConfigError, match="not cover"):
-        pinned(family("gemv"), problem, H100, {"x": 1})
+        pinned(family_of("gemv"), problem, H100, {"x": 1})
 
 
 def test_formula_of_im2col() -> None:

@@ -282,6 +282,7 @@ def test_quick_sizes_are_not_gone_on_with_in_full(runtime: Runtime, tmp_path: Pa
         ("--part 4", "--part 4: the parts of lenet are 1. steps; 2. search; 3. memory"),
         ("--part 1 --part 0", "--part 0: the parts of lenet are 1. steps"),
         ("--part two", "--part 'two': must be the number of a part, or several: 1,3"),
+        ("--part ١", "--part '١': must be the number of a part"),
         ("--part 1,,2", "--part '': must be"),
     ],
 )

@@ -11,7 +11,7 @@ from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.errors import ConfigError
 from tilewright.floor import floor
-from tilewright.kernels import FAMILIES, family, pick
+from tilewright.kernels import FAMILIES, family_of, pick
 from tilewright.kernels.family import Config
 from tilewright.kernels.named import NAMED, find
 from tilewright.problem import Problem
@@ -51,7 +51,7 @@ def test_every_named_config_compiles_without_a_spill(text: str, arch: str, kept_
     from tilewright.runtime.nvrtc import compile_cuda
 
     problem, device = Problem.parse(text), for_architecture(arch)
-    kind = family("textbook")
+    kind = family_of("textbook")
     for config in {one.config(problem) for one in NAMED.values() if one.fits(problem)}:
         kind.check(problem, device, config)
         built = compile_cuda(kind.blueprint(problem, device, config), arch)  # refuses what spills
@@ -68,23 +68,23 @@ def test_each_row_of_the_sources_tables_is_a_name() -> None:
     table2 = ["no-tiling", "shared-tile", "pool-unrolled", "const-helpers", "unroll-pragma"]
     table3 = ["block-16x16x4", "block-16x16x2", "block-16x16x1", "block-16x8x4"]
     assert [name for name in NAMED if name.startswith("toy:")] == [f"toy:{x}" for x in table2 + table3]
-    known = set(space(family("textbook"), TOY, H100).every())
+    known = set(space(family_of("textbook"), TOY, H100).every())
     assert {find(f"toy:{name}", TOY) for name in table2 + table3} <= known
     fitting = {one.config(GEMM) for one in NAMED.values() if one.fits(GEMM)}
-    assert len(fitting) == 12 and fitting <= set(space(family("textbook"), GEMM, H100).every())
+    assert len(fitting) == 12 and fitting <= set(space(family_of("textbook"), GEMM, H100).every())
     half = GEMM.with_dtype("f16")
     ladder = [name for name in NAMED if NAMED[name].fits(half)]
     assert ladder == ["gemm:tensor-naive", "gemm:tensor-tiled"]
-    assert {find(name, half) for name in ladder} <= set(space(family("textbook"), half, H100).every())
+    assert {find(name, half) for name in ladder} <= set(space(family_of("textbook"), half, H100).every())
 
 
 def test_a_transpose_is_a_launch_of_its_own() -> None:
-    found = family("textbook").blueprint(GEMM, H100, find("gemm:tiled-coalesced", GEMM))
+    found = family_of("textbook").blueprint(GEMM, H100, find("gemm:tiled-coalesced", GEMM))
     first, second = found.launches
     assert (first.kernel, first.chained) == ("transpose", False)
     assert (second.kernel, second.chained) == ("textbook_gemm", True)
     assert [buffer.nbytes for buffer in found.workspace] == [4 * 4096 * 4096]
-    assert family("textbook").blueprint(GEMM, H100, find("gemm:tiled-uncoalesced", GEMM)).workspace == ()
+    assert family_of("textbook").blueprint(GEMM, H100, find("gemm:tiled-uncoalesced", GEMM)).workspace == ()
 
 
 def test_a_pool_that_is_not_there_is_not_unrolled() -> None:
@@ -123,24 +123,24 @@ def test_a_name_that_does_not_fit_says_which_do(text: str, layer: Problem, says:
 def test_rules_by_name(changed: dict[str, int], rule: str) -> None:
     layer = GEMM.with_dtype("f16") if changed["step"] > 5 else GEMM
     with pytest.raises(ConfigError, match=f"rule '{rule}'"):
-        family("textbook").check(layer, H100, Config.make("textbook", dict(pool=0) | changed))
+        family_of("textbook").check(layer, H100, Config.make("textbook", dict(pool=0) | changed))
 
 
 def test_large_windows_are_not_unrolled() -> None:
     layer = Problem.parse("n1c8h64w64k8r3s3-f32+maxpool5")
     with pytest.raises(ConfigError, match="rule 'window'"):
-        family("textbook").check(layer, H100, find("toy:pool-unrolled", layer))
-    family("textbook").check(layer, H100, find("toy:shared-tile", layer))
+        family_of("textbook").check(layer, H100, find("toy:pool-unrolled", layer))
+    family_of("textbook").check(layer, H100, find("toy:shared-tile", layer))
 
 
 def test_a_family_says_why_it_refuses_a_given_config() -> None:
     groups = Problem.parse("n1c8h9w9k8r3s3g8-f32")
     with pytest.raises(ConfigError, match="textbook does not take .*: it computes one group, not 8"):
-        family("textbook").check(groups, H100, find("toy:no-tiling", TOY))
+        family_of("textbook").check(groups, H100, find("toy:no-tiling", TOY))
 
 
 def test_tensor_steps_need_a_matrix_product_and_its_unit() -> None:
-    kind = family("textbook")
+    kind = family_of("textbook")
     assert "matrix products alone" in str(kind.refuses(TOY.with_dtype("f16"), H100))
     assert "no tensor cores" in str(kind.refuses(GEMM.with_dtype("f16"), replace(H100, tensor_macs=0)))
 
@@ -151,6 +151,6 @@ def test_tensor_steps_multiply_on_tensor_cores(name: str, tmp_path: Path, own_ca
     from sass import instructions
 
     half = GEMM.with_dtype("f16")
-    found = instructions(family("textbook").blueprint(half, H100, find(name, half)), "sm_90", tmp_path)
+    found = instructions(family_of("textbook").blueprint(half, H100, find(name, half)), "sm_90", tmp_path)
     assert sum("HMMA.16816.F32" in line for line in found) >= (2 if "naive" in name else 16)
     assert any("LDS" in line for line in found) == ("tiled" in name)

@@ -9,14 +9,14 @@ import pytest
 from sass import main_loop
 
 from tilewright.device import for_architecture
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.toeplitz.tile import slope, steps, tiling_of, window
 from tilewright.problem import Problem
 from tilewright.search.ranking import rank
 
 H100 = for_architecture("sm_90")
-KIND = family("toeplitz")
+KIND = family_of("toeplitz")
 CONVNEXT = Problem.parse("n16c96h56w56k96r7s7p3g96-f16-nhwc")
 LARGE = Problem.parse("n1c128h56w56k128r31s31p15g128-bf16")
 OF_BYTES = Problem.parse("n16c128h56w56k128r31s31p15g128-q8-nhwc")

@@ -27,7 +27,7 @@ from tilewright.device import for_architecture
 from tilewright.device.architectures import ARCHITECTURES
 from tilewright.dispatch.guesses import GUESSES
 from tilewright.errors import CompileError, ConfigError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem, shapes
 from tilewright.search.ranking import rank
@@ -70,7 +70,7 @@ pytestmark = pytest.mark.usefixtures("kept_cache")
 
 def like(problem: Problem, config: Config) -> Hashable:
     """What chooses among the lines of a kernel: choices by name, what is shared out, layouts, a pool."""
-    params = family(config.family).params(problem, for_architecture(HOME))
+    params = family_of(config.family).params(problem, for_architecture(HOME))
     named = tuple((one.name, config[one.name]) for one in params if one.names)
     more = tuple((name, config.values.get(name, 1) > 1) for name in SHARES + WIDTHS)
     layer = problem.precision, problem.layout_in, problem.layout_out, problem.epilogue.pool is not None
@@ -79,7 +79,8 @@ def like(problem: Problem, config: Config) -> Hashable:
 
 def registers(problem: Problem, config: Config) -> int:
     """How many the spec says a thread needs."""
-    return int(getattr(family(config.family).work(problem, for_architecture(HOME), config), "registers", 0))
+    work = family_of(config.family).work(problem, for_architecture(HOME), config)
+    return int(getattr(work, "registers", 0))
 
 
 def hungriest(winners: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -104,7 +105,7 @@ def turns(winners: list[tuple[str, str]]) -> list[tuple[str, str, int]]:
 
 def a_first_choice_compiles(problem: Problem, name: str, turn: int, guesses: Sequence[int]) -> None:
     """Assert that one of the model's first choices does, as dispatch takes them."""
-    ranked = rank(problem, for_architecture(HOME), family(name), guesses[-1] + 1)
+    ranked = rank(problem, for_architecture(HOME), family_of(name), guesses[-1] + 1)
     for place in guesses:
         try:
             compiles(problem, ranked[place][0], turn)
@@ -139,7 +140,7 @@ def test_an_array_that_is_not_aligned_may_spill() -> None:
     """The variant for such arrays was never tuned: a winner's may spill, and is compiled all the same."""
     config = "gemm:combine=0.cs=16.cv=1.fd=2.lk=4.mb=3.sb=1.sg=1.stages=4.stream=0.tk=2.tp=6.v=2.wk=4.wp=1"
     problem, device = Problem.parse("n32c512h34w34k256r1s1-f32"), for_architecture(HOME)
-    recipe = family("gemm").blueprint(problem, device, Config.parse(config), aligned=False)
+    recipe = family_of("gemm").blueprint(problem, device, Config.parse(config), aligned=False)
     built = compile_cuda(recipe, HOME, spills=True)
     if any(used.local_bytes for used in built.resources.values()):  # as the compiler has it
         with pytest.raises(CompileError, match="spilled"):
@@ -151,7 +152,7 @@ def test_winners_find_room_in_shared_memory_for_arrays_that_are_not_aligned() ->
     fitted = set()
     for text, chosen in committed():
         problem, config = Problem.parse(text), Config.parse(chosen)
-        kind = family(config.family)
+        kind = family_of(config.family)
         for arch in ARCHITECTURES:
             device = for_architecture(arch)
             with suppress(ConfigError):
@@ -165,7 +166,7 @@ def test_winners_find_room_in_shared_memory_for_arrays_that_are_not_aligned() ->
 
 def compiles(problem: Problem, config: Config, turn: int) -> None:
     """Compile for its home and the next architecture, by its turn, whose limits the config keeps."""
-    kind, home = family(config.family), for_architecture(HOME)
+    kind, home = family_of(config.family), for_architecture(HOME)
     kind.check(problem, home, config)
     of_device = {rule.name for rule in kind.rules(home) if "device" in rule.needs}
     others = [arch for arch in ARCHITECTURES if arch != HOME]

@@ -8,16 +8,16 @@ import pytest
 from test_direct_cpu import AVX2, CORES
 
 from tilewright.device import Device, for_architecture
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.problem import Problem
 from tilewright.search import model
 from tilewright.search.space import space
 
-FAMILY, DIRECT, H100 = family("winograd4"), family("direct"), for_architecture("sm_90")
+FAMILY, DIRECT, H100 = family_of("winograd4"), family_of("direct"), for_architecture("sm_90")
 
 
 def _best_us(name: str, problem: Problem) -> float:
-    kind, rng = family(name), random.Random(0)
+    kind, rng = family_of(name), random.Random(0)
     configs = [space(kind, problem, CORES).sample(rng) for _ in range(300)]
     return min(model.estimate(kind, problem, CORES, config).total_us for config in configs)
 
@@ -71,9 +71,9 @@ def test_outputs_that_see_padding_alone_are_left_to_others(name: str, taps: int,
     for side in range(4):
         pad = [taps - 1] * 4
         text = f"n1c{channels}h20w20k32r{taps}s{taps}p{{}}.{{}}.{{}}.{{}}-f32"
-        assert family(name).refuses(Problem.parse(text.format(*pad)), H100) is None
+        assert family_of(name).refuses(Problem.parse(text.format(*pad)), H100) is None
         pad[side] = taps
-        reason = family(name).refuses(Problem.parse(text.format(*pad)), H100)
+        reason = family_of(name).refuses(Problem.parse(text.format(*pad)), H100)
         assert ("padding alone" in (reason or "")) == (sides == 4 or side > 1)
 
 

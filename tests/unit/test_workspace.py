@@ -8,7 +8,7 @@ import pytest
 from test_direct_cpu import CORES
 
 from tilewright.device import Device, for_architecture
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.problem import Problem
 from tilewright.search.space import space
 
@@ -24,7 +24,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "text", "device", "least"), CASES)
 def test_a_kernel_that_needs_none_says_none(name: str, text: str, device: Device, least: int) -> None:
-    kind, problem = family(name), Problem.parse(text)
+    kind, problem = family_of(name), Problem.parse(text)
     rng, seen = random.Random(0), set()
     for _ in range(300):
         config = space(kind, problem, device).sample(rng)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.arithmetic import as_integer
 from tilewright.errors import ConfigError, ProblemError, StoreError, a_kind, shown
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem, shapes
 from tilewright.store import Store
@@ -71,7 +71,7 @@ def as_config(config: Config | str, problem: Problem, deterministic: bool) -> Co
         want = "a Config, a text such as 'direct:tk=4', or a name that 'tilewright configs' lists"
         raise ConfigError(f"config: {a_kind(config)} was given; must be {want}")
     found = find(config, problem) if isinstance(config, str) else _whole(config)
-    if deterministic and not family(found.family).deterministic(found):
+    if deterministic and not family_of(found.family).deterministic(found):
         instead = "leave out deterministic, or the config"
         raise ConfigError(f"config {found}: adds in an order that varies; {instead}")
     return found

@@ -17,7 +17,7 @@ from tilewright.checking.verify import Verifier
 from tilewright.dispatch.dispatch import dispatch
 from tilewright.errors import TilewrightError
 from tilewright.floor import floor_us, peak_tflops
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.measuring.calibrate import outdone
 from tilewright.measuring.rounds import Limits, measure
 from tilewright.peers import Peer, Setting, release
@@ -121,7 +121,7 @@ class Bench:
         """Return the floor, from rates that are at least those that our kernel has just reached."""
         if figure is None:
             return floor_us(problem, self.runtime.device)
-        return outdone(self.runtime, problem, figure.cold_us, family(ours.family).multiplies(problem))
+        return outdone(self.runtime, problem, figure.cold_us, family_of(ours.family).multiplies(problem))
 
     def _on_cores(self) -> bool:
         """Whether events time our kernels, but only the clock times peers: then a whole call counts."""

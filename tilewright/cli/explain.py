@@ -69,13 +69,13 @@ def _elsewhere(problem: Problem, arch: str, given: options.Given, deterministic:
     """Return the most likely winner on a GPU that is absent, and measurements on similar GPUs."""
     from tilewright.device import for_architecture
     from tilewright.dispatch.choices import candidates
-    from tilewright.plans.provenance import Origin, Provenance
+    from tilewright.plans.provenance import Basis, Provenance
     from tilewright.plans.request import Request
     from tilewright.tuning.hints import likely
 
     device, store = for_architecture(arch), opened.store(remembers=False)
     if isinstance(given, Config):
-        config, why = given, Provenance(Origin.NAMED)
+        config, why = given, Provenance(Basis.NAMED)
     else:
         config, why = next(candidates(Request(problem, deterministic, given), device, "", store))
     known = [hint.record for hint in reversed(likely(store, problem, device.key, deterministic))]
@@ -94,11 +94,11 @@ def _allowed(history: Sequence[Record], given: options.Given, deterministic: boo
 def _subject(
     problem: Problem, device: Device, config: Config, why: Provenance, history: Sequence[Record]
 ) -> Subject:
-    from tilewright.kernels import family
+    from tilewright.kernels import family_of
     from tilewright.report.explanation import Subject
     from tilewright.search.model import estimate
 
-    chosen = family(config.family)
+    chosen = family_of(config.family)
     chosen.check(problem, device, config)
     return Subject(
         problem=problem,

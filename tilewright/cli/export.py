@@ -14,13 +14,13 @@ from tilewright.cli.screen import remark
 from tilewright.errors import CompileError, DeviceError
 from tilewright.export import FORMAT
 from tilewright.kernels.config import Config
-from tilewright.plans.provenance import Origin, Provenance
+from tilewright.plans.provenance import Basis, Provenance
 from tilewright.problem import Problem
 
 if TYPE_CHECKING:
     from tilewright.export.bundle import Bundle
 
-GIVEN = Provenance(Origin.NAMED, verified=False)  # the files may go to people who did not choose the config
+GIVEN = Provenance(Basis.NAMED, verified=False)  # the files may go to people who did not choose the config
 To = Annotated[
     str, typer.Option("--to", metavar="DIR", help="The folder to write to; it is created if needed.")
 ]

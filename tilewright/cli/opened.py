@@ -9,7 +9,7 @@ from tilewright.cli import options
 from tilewright.device import parse_selector
 from tilewright.errors import DeviceError, ProblemError, StoreError
 from tilewright.kernels.config import Config
-from tilewright.plans.provenance import Origin, Provenance
+from tilewright.plans.provenance import Basis, Provenance
 from tilewright.problem import Problem, shapes
 from tilewright.tuning.options import TuneOptions
 
@@ -91,9 +91,9 @@ def make_ready(runtime: Runtime, layers: list[shapes.Layer], command: str) -> No
 def chosen(
     problem: Problem, runtime: Runtime, deterministic: bool = False, given: options.Given = ()
 ) -> tuple[Config, Provenance]:
-    """Return the given config, else the library's choice among the given families; and its origin."""
+    """Return the given config, else the library's choice among the given families; and why."""
     if isinstance(given, Config):
-        return given, Provenance(Origin.NAMED)
+        return given, Provenance(Basis.NAMED)
     from tilewright.dispatch.dispatch import dispatch
 
     plan = dispatch(problem, runtime, store(remembers=False), deterministic, given)

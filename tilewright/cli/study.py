@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -139,7 +140,7 @@ def _print(part: PartResult, so_far: StudyRun, quiet: bool) -> None:
 def _numbers(given: list[str] | None) -> list[int]:
     """Parse --part: numbers, separated by commas."""
     texts = [text.strip() for several in given or () for text in several.split(",")]
-    if wrong := [text for text in texts if not text.isdecimal()]:
+    if wrong := [text for text in texts if not re.fullmatch("[0-9]{1,4}", text)]:
         raise options.OptionError(f"--part {wrong[0]!r}: must be the number of a part, or several: 1,3")
     return [int(text) for text in texts]
 

@@ -81,7 +81,7 @@ def tune(
 
 def _row(session: TuningSession, layer: Layer, alone: bool) -> Row:
     """Tune one layer; if it is one of many and fails, its row has the reason."""
-    from tilewright.kernels import family
+    from tilewright.kernels import family_of
     from tilewright.measuring.calibrate import outdone
 
     problem, runtime = layer.problem, session.runtime
@@ -101,7 +101,7 @@ def _row(session: TuningSession, layer: Layer, alone: bool) -> Row:
         "ci95_us": record.measurement.ci95_us,
         "warm_us": record.measurement.warm_us,
         "floor_us": outdone(
-            runtime, problem, record.measurement.cold_us, family(record.family).multiplies(problem)
+            runtime, problem, record.measurement.cold_us, family_of(record.family).multiplies(problem)
         ),
         "worst": record.check.worst,
         "workspace_bytes": record.workspace_bytes,

@@ -23,7 +23,7 @@ from tilewright.errors import DeviceError, shown
 BACKENDS = ("cuda", "opencl", "numpy")
 _KB = 1024
 _KEY = re.compile(rf"({'|'.join(BACKENDS)})/(.+)/([^/]*)/([0-9]{{1,6}})")
-_SELECTOR = re.compile(r"(cpu|cuda|opencl|numpy)(?::(\d{1,4}))?")
+_SELECTOR = re.compile(r"(cpu|cuda|opencl|numpy)(?::([0-9]{1,4}))?")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tilewright.errors import ConfigError, ProblemError, StoreError, TilewrightE
 from tilewright.kernels import FAMILIES, PLAIN, pick
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
-from tilewright.plans.provenance import UNSAID, Origin, Provenance
+from tilewright.plans.provenance import UNSAID, Basis, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.record import Outcome, Record
@@ -67,19 +67,19 @@ def candidates(
         yield REFERENCE, UNSAID
         return
     families, passed = usable(pick(FAMILIES, names), problem, device)
-    origin, options = Origin.UNTUNED if verify else Origin.MODEL, _options(request, device)
-    guess = Provenance(origin, verified=False, options=options)
+    basis, options = Basis.UNTUNED if verify else Basis.MODEL, _options(request, device)
+    guess = Provenance(basis, verified=False, options=options)
     seen: set[Config] = set()
     if store is not None and families:
         winners = _Winners(request, device, compiler, store, families)
         for config, why in winners.own(verify):
-            guess = Provenance(Origin.MODEL, verified=False)
+            guess = Provenance(Basis.MODEL, verified=False)
             yield config, why
         seen |= winners.seen
         for config, like in winners.alike():
-            origin = Origin.ALIKE if guess.origin is Origin.UNTUNED else Origin.ALIKE_THERE
+            basis = Basis.ALIKE if guess.basis is Basis.UNTUNED else Basis.ALIKE_THERE
             if config not in seen:
-                yield config, replace(guess, origin=origin, like=like)
+                yield config, replace(guess, basis=basis, like=like)
             seen.add(config)
     for config in ranked_for(problem, device, families, request.deterministic):
         if config not in seen:
@@ -89,7 +89,7 @@ def candidates(
         if not families:
             raise ProblemError(f"{problem}: {reasons}")
         return
-    yield REFERENCE, Provenance(Origin.REFERENCE, passed=reasons)
+    yield REFERENCE, Provenance(Basis.REFERENCE, passed=reasons)
 
 
 def _options(request: Request, device: Device) -> str:
@@ -122,10 +122,10 @@ class _Winners:
         """Yield the layer's winner; then hints that pass ``verify``, or all hints if it is None."""
         tried = 0
         with self._unread():
-            for config, origin in self._known():
-                if origin is Origin.STORED or verify is None:
+            for config, basis in self._known():
+                if basis is Basis.STORED or verify is None:
                     self.seen.add(config)
-                    yield config, Provenance(origin, verified=origin is Origin.STORED)
+                    yield config, Provenance(basis, verified=basis is Basis.STORED)
                     continue
                 if (tried := tried + 1) > MOST_VERIFIED:
                     return
@@ -136,7 +136,7 @@ class _Winners:
                 self.seen.add(config)
                 _remember(self._store, self._sources.signed(record))
                 if record.outcome == Outcome.CORRECT and record.deterministic >= self._request.deterministic:
-                    yield config, Provenance(origin)
+                    yield config, Provenance(basis)
 
     def alike(self) -> Iterator[tuple[Config, str]]:
         """Yield legal winners of similar layers, each with its layer; unverified, as the model's choices."""
@@ -147,7 +147,7 @@ class _Winners:
                 if config and self._families[config.family].deterministic(config) >= deterministic:
                     yield config, record.problem
 
-    def _known(self) -> Iterator[tuple[Config, Origin]]:
+    def _known(self) -> Iterator[tuple[Config, Basis]]:
         """Yield the store's winner, then legal hints, likeliest first; the store is read lazily.
 
         Raises:
@@ -155,10 +155,10 @@ class _Winners:
         """
         asked = self._request.problem, self._device.key, self._request.deterministic, self._sources
         if (best := self._store.best(*asked)) and (config := _config(best)):
-            yield config, Origin.STORED
+            yield config, Basis.STORED
         for hint in likely(self._store, *asked):
             if config := self._legal(hint.record):
-                yield config, hint.origin
+                yield config, hint.basis
 
     def _legal(self, record: Record) -> Config | None:
         return legal_config(record.config, self._families.values(), self._request.problem, self._device)

@@ -9,11 +9,11 @@ from traceback import clear_frames
 
 from tilewright.dispatch.choices import choices, stored
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
 from tilewright.plans.plan import Plan
 from tilewright.plans.plan_cache import CacheEntry, entry_of, let_go_oldest, with_room
-from tilewright.plans.provenance import GUESSED, Origin, Provenance, Replaced
+from tilewright.plans.provenance import GUESSED, Basis, Provenance, Replaced
 from tilewright.plans.request import Request
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Runtime
@@ -64,7 +64,7 @@ def entry(request: Request, runtime: Runtime, store: Store | None) -> CacheEntry
 
 def _keep(found: CacheEntry, plan: Plan, runtime: Runtime) -> None:
     found.plan, found.layer = plan, None
-    found.provisional = _had_no_room(plan) or plan.why.origin in GUESSED
+    found.provisional = _had_no_room(plan) or plan.why.basis in GUESSED
     let_go_oldest(runtime, plan)
     found.tried()
 
@@ -107,7 +107,7 @@ def _take_winner(found: CacheEntry, request: Request, runtime: Runtime, store: S
     try:
         if best := stored(request, runtime, store):
             problem, config = request.problem, Config.parse(best.config)
-            why = Provenance(Origin.STORED, remark=_instead(problem, config))
+            why = Provenance(Basis.STORED, remark=_instead(problem, config))
             _keep(found, Plan.make(runtime, problem, config, why), runtime)
     except TilewrightError:
         found.saw(None)
@@ -115,6 +115,6 @@ def _take_winner(found: CacheEntry, request: Request, runtime: Runtime, store: S
 
 def _instead(problem: Problem, config: Config) -> str:
     """Say how a kernel computes, if that is with another dtype or math than the problem's; else empty."""
-    if problem.precision in (*DTYPES, "q8") or not family(config.family).widens:
+    if problem.precision in (*DTYPES, "q8") or not family_of(config.family).widens:
         return ""
     return f"{config.family} computes {problem.precision} in f32, without tensor cores"

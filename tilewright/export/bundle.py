@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tilewright import __version__, kernels
+from tilewright import __version__
 from tilewright.checking.inputs import stays_exact
 from tilewright.device import Device
 from tilewright.export import FORMAT
+from tilewright.kernels import family_of
 from tilewright.kernels.blueprint import CONSTANT, EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint, Launch
 from tilewright.kernels.bound import ErrorBound, error_bound
 from tilewright.kernels.config import Config
@@ -137,7 +138,7 @@ class Bundle:
             "epilogue": asdict(problem.epilogue),
             "device": {"name": self.device.name, "backend": self.device.backend, "arch": self.device.arch},
             "config": {"family": self.config.family, **self.config.values}, "config_text": str(self.config),
-            "note": self.note, "deterministic": kernels.family(self.config.family).deterministic(self.config),
+            "note": self.note, "deterministic": family_of(self.config.family).deterministic(self.config),
             "programs": programs, "buffers": [asdict(buffer) for buffer in self.buffers],
             "pack": asdict(self.pack) if self.pack else None, "pack_geometry": self.pack_geometry,
             "launches": launches,
@@ -160,7 +161,7 @@ def bundle(
         ConfigError: the config breaks a rule.
         CompileError: the compiler rejected it, or it spilled registers.
     """
-    family = kernels.family(config.family)
+    family = family_of(config.family)
     family.check(problem, device, config)
     blueprint = family.blueprint(problem, device, config)
     packer = pack(problem, device, blueprint) if blueprint.pack is not None else None

@@ -36,7 +36,7 @@ FAMILIES: tuple[Family, ...] = (
 PLAIN = "plain"  # stands for all that race and sum up the formula's own products
 
 
-def family(name: str) -> Family:
+def family_of(name: str) -> Family:
     """Return the family of a name.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class OnnxRuntime(Peer):
     def offer(self, problem: Problem, inputs: Inputs, setting: Setting) -> Offer:
         offer = Offer()
         for level, what in (("ALL", "own blocks"), ("EXTENDED", "plain nchw")):
-            make = lambda at=level, how=what: _contestant(problem, inputs, setting, at, how)  # noqa: E731
+            make = partial(_contestant, problem, inputs, setting, level, what)
             offer.attempt(f"onnxruntime {what}", make)
         return offer
 

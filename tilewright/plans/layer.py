@@ -19,7 +19,7 @@ from tilewright.plans.bound_call import BoundCall, BoundLaunches
 from tilewright.plans.packed import Packed, packed_memory
 from tilewright.plans.plan import Plan
 from tilewright.plans.plan_cache import let_go_oldest, with_room
-from tilewright.plans.provenance import Origin, Provenance
+from tilewright.plans.provenance import Basis, Provenance
 from tilewright.plans.stream_plans import StreamPlan, StreamPlans
 from tilewright.problem import Problem
 from tilewright.runtime import forked, open_runtime
@@ -293,5 +293,5 @@ def _again(
             return forked.Refused(error)
     runtime = open_runtime(backend, index)
     if runtime.device.key != device_key:
-        why = Provenance(Origin.BY_HAND, verified=False)
+        why = Provenance(Basis.BY_HAND, verified=False)
     return LayerPlan(Plan.make(runtime, problem, config, why))

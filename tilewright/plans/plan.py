@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tilewright.device import Device
 from tilewright.errors import ArrayError
-from tilewright.kernels import family
+from tilewright.kernels import family_of
 from tilewright.kernels.blueprint import CONSTANT, EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint, Buffer, Launch
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
@@ -77,7 +77,7 @@ class Plan:
             OutOfMemory: says how much workspace was needed.
         """
         require_arrays(problem, runtime)
-        chosen = family(config.family)
+        chosen = family_of(config.family)
         chosen.check(problem, runtime.device, config)
         return cls(runtime, problem, chosen, config, why)
 

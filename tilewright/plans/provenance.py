@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from tilewright.kernels.config import Config
 
 
-class Origin(StrEnum):
-    """Where a config comes from. Users read these words and results files hold them: do not change them."""
+class Basis(StrEnum):
+    """What a choice rests on. Users read these words and results files hold them: do not change them."""
 
     UNSAID = ""  # there was nothing to choose, or the maker of the plan knows
     STORED = "the stored winner"
@@ -30,8 +30,8 @@ class Origin(StrEnum):
     NAMED = "named by --config"
 
 
-FROM_ELSEWHERE = (Origin.SHIPPED, Origin.IMPORTED, Origin.OLDER, Origin.KIN)
-GUESSED = (Origin.UNTUNED, Origin.ALIKE)
+FROM_ELSEWHERE = (Basis.SHIPPED, Basis.IMPORTED, Basis.OLDER, Basis.KIN)
+GUESSED = (Basis.UNTUNED, Basis.ALIKE)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Provenance:
     """Why a config was chosen.
 
     Attributes:
-        origin: where it comes from.
+        basis: what the choice rests on: a winner and where that is from, the model, or the user.
         verified: whether its answer was checked on this device, or the user named it. A check takes seconds,
             because the reference is slow.
         passed: why other families could not be used.
@@ -63,7 +63,7 @@ class Provenance:
         remark: what else a user should know.
     """
 
-    origin: Origin = Origin.UNSAID
+    basis: Basis = Basis.UNSAID
     verified: bool = True
     passed: str = ""
     missed: Replaced | None = None
@@ -73,16 +73,16 @@ class Provenance:
 
     def note(self, problem: Problem) -> str:
         """Return what a user should know about the choice, in one line; empty if the stored winner runs."""
-        advice = f"run `tilewright tune {problem}{self.options}`" if self.origin in GUESSED else ""
+        advice = f"run `tilewright tune {problem}{self.options}`" if self.basis in GUESSED else ""
         return "; ".join(filter(None, (self._whence(), advice, self._instead_of(), self.remark)))
 
     def told(self, problem: Problem) -> str:
         """Return the note; if it is empty, where the config comes from."""
-        return self.note(problem) or self.origin.value or "nothing to choose from"
+        return self.note(problem) or self.basis.value or "nothing to choose from"
 
     def _whence(self) -> str:
-        said = "" if self.origin is Origin.STORED else self.origin.value
-        if self.origin in FROM_ELSEWHERE:
+        said = "" if self.basis is Basis.STORED else self.basis.value
+        if self.basis in FROM_ELSEWHERE:
             said += ", verified here" if self.verified else " winner"
         said += f", {self.like}" if self.like else ""
         said += "" if self.verified else " (not verified)"

@@ -2,9 +2,9 @@
 
 from tilewright.problem.grammar import EXAMPLE, GRAMMAR
 from tilewright.problem.precision import DTYPE_BYTES, DTYPES, LAYOUTS, MATHS, MAX_EXTENT, PRECISIONS, STORED
-from tilewright.problem.problem import Operand, Problem
+from tilewright.problem.problem import Problem
 
 __all__ = [
     "DTYPES", "DTYPE_BYTES", "EXAMPLE", "GRAMMAR", "LAYOUTS", "MATHS", "MAX_EXTENT", "PRECISIONS", "STORED",
-    "Operand", "Problem",
+    "Problem",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError
-from tilewright.kernels import FAMILIES, family, pick
+from tilewright.kernels import FAMILIES, family_of, pick
 from tilewright.kernels.config import Config
 from tilewright.kernels.tile import NONE, TWO_PASS
 from tilewright.problem import Problem
@@ -22,7 +22,7 @@ WAYS = ("fused: pooled where the sums are made", "two_pass: a second kernel pool
 
 def apart(problem: Problem, device: Device, config: Config) -> bool:
     """Whether a legal config leaves the pool to a second kernel, which at most adds partial sums besides."""
-    last = family(config.family).blueprint(problem, device, config).launches[-1]
+    last = family_of(config.family).blueprint(problem, device, config).launches[-1]
     return last.kernel in ("sum_shares", "pool")
 
 
@@ -34,7 +34,7 @@ def measured_otherwise(
     for record in ranked:
         with suppress(ConfigError):  # a record of older kernels may be illegal now
             other = Config.parse(record.config)
-            family(other.family).check(problem, device, other)
+            family_of(other.family).check(problem, device, other)
             if apart(problem, device, other) != mine:
                 return record
     return None
@@ -44,7 +44,7 @@ def predicted_otherwise(problem: Problem, device: Device, config: Config) -> tup
     """Return the model's best config that pools in the other way, and its estimate."""
     mine = apart(problem, device, config)
     found = [
-        (other, estimate(family(other.family), problem, device, other))
+        (other, estimate(family_of(other.family), problem, device, other))
         for other in _candidates(problem, device, config)
         if apart(problem, device, other) != mine
     ]
@@ -56,7 +56,7 @@ def _candidates(problem: Problem, device: Device, config: Config) -> Iterator[Co
     turned = NONE if config.values.get("combine") == TWO_PASS else TWO_PASS
     with suppress(ConfigError):
         other = Config.make(config.family, {**config.values, "combine": turned})
-        family(config.family).check(problem, device, other)
+        family_of(config.family).check(problem, device, other)
         yield other
     mine = apart(problem, device, config)
     for another in usable(pick(FAMILIES, ()), problem, device)[0]:

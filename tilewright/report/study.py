@@ -63,9 +63,9 @@ def notes(part: PartResult) -> list[str]:
     for row in part.rows:
         if row.get("reason"):
             reasons.setdefault(str(row["reason"]), []).append(" ".join(_named(row, 0).split()))
-    for origin in GUESSED:
-        untuned = [" ".join(_named(row, 0).split()) for row in part.rows if row.get("note") == origin]
-        found += [f"{origin.replace(':', ',')}: {_some(untuned)}"] if untuned else []
+    for basis in GUESSED:
+        untuned = [" ".join(_named(row, 0).split()) for row in part.rows if row.get("note") == basis]
+        found += [f"{basis.replace(':', ',')}: {_some(untuned)}"] if untuned else []
     return found + [f"no time for {_some(names)}: {why}" for why, names in reasons.items()]
 
 

@@ -117,7 +117,7 @@ class NumpyRuntime:
         problem = loaded.kernels[launch.kernel]
         try:
             _compute(problem, launch.kernel, memories)
-        except (MemoryError, ValueError) as error:  # the latter if a size overflows
+        except MemoryError as error:
             raise OutOfMemory(f"NumPy: no room for f64 copies of the arrays of {problem}: {error}") from error
 
     def is_recording(self, stream: int | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import linecache
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ LEAST_FLUSH_BYTES = 128 << 20
 _KEPT = 32  # programs that need not be built again: even from its cache PoCL takes 0.1 s for one
 _ALIGN = 128
 _making = threading.Lock()  # of kernels: code that pyopencl makes for two at once has one name, and it warns
+_THEIR_TEXTS = "<generated: 'pyopencl invoker"  # of that code: names in linecache, which keeps them for ever
 _DAMAGED = "PoCL's cache is damaged: run tilewright cache clear"
 
 
@@ -312,7 +314,11 @@ class OpenclRuntime:
 def _kernels(program: Any) -> dict[str, Any]:
     """Make new kernels of a program, by name; one thread at a time."""
     with _making:
-        return {kernel.function_name: kernel for kernel in program.all_kernels()}
+        kernels = {kernel.function_name: kernel for kernel in program.all_kernels()}
+        for name in tuple(linecache.cache):
+            if name.startswith(_THEIR_TEXTS):
+                linecache.cache.pop(name, None)
+        return kernels
 
 
 def _bytes_of(array: Array) -> Array:

@@ -5,6 +5,6 @@ compiler, device name, architecture and unit count, problem (with its math), det
 are recorded, but are not part of the key.
 """
 
-from tilewright.store.store import Info, Store
+from tilewright.store.store import Store
 
-__all__ = ["Info", "Store"]
+__all__ = ["Store"]

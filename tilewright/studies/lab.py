@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright import kernels
 from tilewright.bench.contest import Entered, offered, true_answer
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
 from tilewright.device import Device, parse_selector
 from tilewright.dispatch.dispatch import dispatch
 from tilewright.errors import CompileError, ConfigError, ProblemError, RunError
+from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.kernels.named import find
@@ -126,8 +126,8 @@ class Lab:
             if self.tune and runtime is self.runtime:
                 self.tune(problem, names)
             plan = dispatch(problem, runtime, self.store, families=names)
-            return [(plan.config, plan.note if plan.why.verified else plan.why.origin.value)]
-        found = pinned(kernels.family(step.family), problem, runtime.device, pin)
+            return [(plan.config, plan.note if plan.why.verified else plan.why.basis.value)]
+        found = pinned(family_of(step.family), problem, runtime.device, pin)
         return [(config, "") for config in self._compiling(found, runtime, problem)]
 
     def _compiling(self, configs: list[Config], runtime: Runtime, problem: Problem) -> list[Config]:
@@ -207,7 +207,7 @@ def _refusals(configs: list[Config], runtime: Runtime, problem: Problem) -> list
     """Compile configs, in parallel if the compiler can; return why each was rejected, empty if it was not."""
 
     def refusal(config: Config) -> str:
-        blueprint = kernels.family(config.family).blueprint(problem, runtime.device, config)
+        blueprint = family_of(config.family).blueprint(problem, runtime.device, config)
         try:
             for program in blueprint.programs:
                 runtime.compile(program)

@@ -11,7 +11,7 @@ from tilewright.arithmetic import as_integer
 from tilewright.errors import BudgetError, shown
 from tilewright.record import Spent
 
-_FORM = re.compile(r"(\d{1,13}(?:\.\d{1,6})?)\s*(s|sec|m|min|h|trials?)")
+_FORM = re.compile(r"([0-9]{1,13}(?:\.[0-9]{1,6})?)\s*(s|sec|m|min|h|trials?)")
 _SECONDS = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _MOST_S = 1e13  # of as many digits as are read: what is written is read again
 

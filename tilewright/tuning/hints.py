@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from tilewright.device import Device, chip
 from tilewright.errors import ProblemError
 from tilewright.kernels import FAMILIES
-from tilewright.plans.provenance import Origin
+from tilewright.plans.provenance import Basis
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
 from tilewright.record import PASSING, Outcome, Record
@@ -28,7 +28,7 @@ class Hint:
     """A winner, and where it comes from."""
 
     record: Record
-    origin: Origin
+    basis: Basis
 
 
 def likely(
@@ -54,14 +54,14 @@ def likely(
     for key in (device_key, *_kin(store, problem, device_key)):
         own = key == device_key
         found = [
-            Hint(one.record, _origin(one, own))
+            Hint(one.record, _basis(one, own))
             for one in ranked(newest if own else store.newest(problem, key, right=True), deterministic)
             if not own or one.imported or not one.is_of(sources)
         ]
         hints += found if own else found[:MOST_OF_KIN]
         theirs = [r for r in shipped if r.device == key and r.deterministic >= deterministic]
-        hints += [Hint(record, Origin.SHIPPED) for record in theirs]
-    hints.sort(key=lambda hint: hint.origin == Origin.OLDER and not hint.record.compared)
+        hints += [Hint(record, Basis.SHIPPED) for record in theirs]
+    hints.sort(key=lambda hint: hint.basis == Basis.OLDER and not hint.record.compared)
     failed = _failing(newest, sources)
     first: dict[str, Hint] = {}
     for hint in hints:
@@ -100,7 +100,7 @@ def _winners(
 ) -> Iterator[Hint]:
     """Yield the winner of a problem, then likely ones, which are rarely needed."""
     if best := store.best(problem, device_key, deterministic, sources):
-        yield Hint(best, Origin.STORED)
+        yield Hint(best, Basis.STORED)
     yield from likely(store, problem, device_key, deterministic, sources)
 
 
@@ -143,7 +143,7 @@ def _searched_well(hint: Hint, problem: Problem, device: Device, sources: Source
     """Whether a winner won a search of all families of ``sources`` with enough trials; shared winners are
     assumed to have."""
     won, search = hint.record.won, hint.record.search
-    if hint.origin in (Origin.SHIPPED, Origin.IMPORTED):
+    if hint.basis in (Basis.SHIPPED, Basis.IMPORTED):
         return True
     if not won or (search.cut is not None and search.cut.trials < ENOUGH_TRIALS):
         return False
@@ -166,8 +166,8 @@ def _failing(newest: Iterable[Found], sources: Sources | None) -> set[str]:
     return {one.record.config for one in lasting if one.is_of(sources)}
 
 
-def _origin(found: Found, own: bool) -> Origin:
-    """Return the origin of a hint; ``own``: it is of this device, not of another."""
+def _basis(found: Found, own: bool) -> Basis:
+    """Return the basis of a hint; ``own``: it is of this device, not of another."""
     if found.imported:
-        return Origin.IMPORTED
-    return Origin.OLDER if own else Origin.KIN
+        return Basis.IMPORTED
+    return Basis.OLDER if own else Basis.KIN

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tilewright import kernels
 from tilewright.checking.verify import Candidate, TooSlow, Verifier
 from tilewright.device import Device
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError, shortened
+from tilewright.kernels import family_of
 from tilewright.kernels.blueprint import EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint
 from tilewright.kernels.config import Config
 from tilewright.kernels.untuned import pack
@@ -91,7 +91,7 @@ class Trials:
         self._stage(Stage.COMPILE)
         start = time.perf_counter()
         try:
-            family = kernels.family(config.family)
+            family = family_of(config.family)
             family.check(self.problem, self.device, config)
             blueprint = family.blueprint(self.problem, self.device, config)
             self._build(blueprint, max(blueprint.packed_bytes, self.problem.w_bytes))

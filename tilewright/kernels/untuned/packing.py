@@ -20,7 +20,7 @@ def spread(device: Device, items: int) -> tuple[int, dict[str, int]]:
     return blocks, dict(MAX_THREADS=threads, THREADS_ALL=blocks * threads, CHUNKED=int(cpu))
 
 
-def filter_sizes(problem: Problem) -> dict[str, int]:
+def _filter_sizes(problem: Problem) -> dict[str, int]:
     """Return the defines of a filter: all that a packer depends on, so that it serves any batch."""
     pr = problem
     return dict(
@@ -39,7 +39,7 @@ def sizes(problem: Problem) -> dict[str, int]:
         DILATION_H=pr.dilation[0], DILATION_W=pr.dilation[1],
         X_NHWC=int(pr.layout_in == "nhwc"), Y_NHWC=int(pr.layout_out == "nhwc"),
         **pr.epilogue.defines(pr.dtype),
-        OFFSET64=offset64(pr.x_bytes, pr.z_bytes, pr.w_bytes), **filter_sizes(pr),
+        OFFSET64=offset64(pr.x_bytes, pr.z_bytes, pr.w_bytes), **_filter_sizes(pr),
         **requant_defines(pr),
     )  # fmt: skip
 
@@ -51,7 +51,7 @@ def pack(problem: Problem, device: Device, kernel: Blueprint) -> Blueprint:
     big = dict(OFFSET64=offset64(nbytes))
     return Blueprint(
         source=kernel.packer,
-        defines=tuple((filter_sizes(problem.portable) | dict(kernel.pack or ()) | defines | big).items()),
+        defines=tuple((_filter_sizes(problem.portable) | dict(kernel.pack or ()) | defines | big).items()),
         launches=(Launch("pack", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("w", "packed")),),
         packed_bytes=0,
     )

@@ -168,7 +168,10 @@ def _conv(pr: Problem, x: F64, w: F64) -> F64:
     import numpy as np
 
     x = x.transpose(0, 3, 1, 2) if pr.layout_in == "nhwc" else x
-    padded = np.pad(x, ((0, 0), (0, 0), pr.pad[:2], pr.pad[2:]))
+    try:
+        padded = np.pad(x, ((0, 0), (0, 0), pr.pad[:2], pr.pad[2:]))
+    except ValueError as error:  # what NumPy raises if the size overflows
+        raise MemoryError(error) from error
 
     def under(r: int, s: int) -> F64:
         top, left = r * pr.dilation[0], s * pr.dilation[1]
