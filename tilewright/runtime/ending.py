@@ -1,8 +1,9 @@
 """Lets no other thread be inside a driver when the interpreter ends.
 
-A daemon thread whose driver call returns after that cannot get the interpreter back: it is ended on the spot, and
-C++ frames below it make that an abort of the process. So at the end, calls that run get a few seconds, and calls
-that begin wait for ever, before they hold a lock; the thread that ends the process still computes.
+A daemon thread whose driver call returns after that cannot get the interpreter back: it is ended on the
+spot, and C++ frames below it make that an abort of the process. So at the end, calls that run get a few
+seconds, and calls that begin wait for ever, before they hold a lock; the thread that ends the process still
+computes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import threading
 import time
 
 PATIENCE_S = 5.0  # that calls under way get
-_inside: set[int] = set()  # threads; a set's own operations need no lock, which a forked child might find held
+_inside: set[int] = set()  # threads; a set needs no lock, which a forked child might find held
 _ends: int | None = None  # the thread that ends the interpreter
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_inside.clear)  # a forked child has none of these threads
