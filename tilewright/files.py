@@ -13,6 +13,7 @@ from typing import Any
 
 _ASIDE = ".new-"
 _ABANDONED_S = 3600.0
+MAX_JSON_BYTES = 64 << 20  # no file of ours comes near; /dev/zero, or a disk image, would fill the memory
 
 
 def atomic_write(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -87,9 +88,13 @@ def read_json(path: Path) -> Any:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is not JSON, or is nested too deeply.
+        ValueError: it is not JSON, is nested too deeply, or is longer than MAX_JSON_BYTES.
     """
+    with path.open("rb") as file:
+        data = file.read(MAX_JSON_BYTES + 1)
+    if len(data) > MAX_JSON_BYTES:
+        raise ValueError("too long")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(data.decode("utf-8"))
     except RecursionError:
         raise ValueError("nested too deeply") from None

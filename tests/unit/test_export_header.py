@@ -134,6 +134,24 @@ def test_an_export_with_an_activation_that_it_does_not_know_does_not_compile(tmp
     assert failed.returncode and "each_activation_has_a_formula" in failed.stderr
 
 
+@pytest.mark.parametrize("compiler", ["cc -std=c11 -x c", "c++ -x c++"])
+@pytest.mark.parametrize("layer", ["n1c16h12k16r3p1-f64", "n1c64h14k64r1-f32", "n1c512h1k96r1-i8"])
+def test_a_header_alone_compiles_without_a_warning(layer: str, compiler: str, tmp_path: Path) -> None:
+    """In C and C++: with a bound that is infinite, and with a filter that is used as given."""
+    if shutil.which(compiler.split()[0]) is None:
+        pytest.skip("no compiler here")
+    problem, device = Problem.parse(layer), for_architecture("sm_90")
+    one = family_of("textbook" if layer.endswith("f32") else "direct")
+    (tmp_path / "layer.h").write_text(
+        header(bundled(problem, device, sample(one, problem, device, random.Random(1))))
+    )
+    used = "(int)TW_BYTES[0] + TW_ZEROED[0] + TW_PACK[0].chained + TW_RUN[0].chained + (TW_OVERFLOW > 1)"
+    (tmp_path / "main.c").write_text(f'#include "layer.h"\nint main(void) {{ return {used}; }}\n')
+    command = [*compiler.split(), "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "main.c"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_toeplitz_kernel_is_exported(tmp_path: Path, own_cache: None) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     layer, device = LAYERS[5], for_architecture("sm_90")

@@ -405,3 +405,73 @@ def test_kernels_leave_nothing_behind(cpu: Runtime) -> None:
     before = set(linecache.cache)
     assert cpu.load(built).kernels
     assert set(linecache.cache) == before
+
+
+COMPUTES = """
+import atexit, threading, time
+plan = tw.plan("n1c2h5w5k3r3s3-f32", device="cpu")
+w, x = np.ones((3, 2, 3, 3), "f"), np.ones((1, 2, 5, 5), "f")
+packed = plan.pack(w)
+call = plan.bind(x, packed)
+
+def compute():
+    while True:
+        WHAT
+
+for _ in range(2):
+    threading.Thread(target=compute, daemon=True).start()
+time.sleep(0.5)
+"""
+
+
+@pytest.mark.parametrize("what", ["conv(1)", "plan(x, packed)", "plan.pack(w)", "call()"])
+def test_a_daemon_thread_may_compute_when_the_process_ends(tmp_path: Path, what: str) -> None:
+    """A driver call that returned after that would abort the process."""
+    run(COMPUTES.replace("WHAT", what), tmp_path)
+
+
+def test_what_runs_at_the_end_still_computes(tmp_path: Path) -> None:
+    """Though other threads may not any more."""
+    run(
+        COMPUTES.replace("WHAT", "call()")
+        + """
+from tilewright.runtime import ending
+
+def last():
+    if not (ending._ends and conv(1) == [18.0] * 3 and plan(x, plan.pack(w)).max() == call().max() == 18):
+        os._exit(1)
+
+atexit.unregister(ending._wait_for_others)
+atexit.register(last)
+atexit.register(ending._wait_for_others)
+""",
+        tmp_path,
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_ends_at_once_though_a_thread_computes(tmp_path: Path) -> None:
+    """That thread is in the parent only."""
+    run(
+        """
+import sys, threading, time
+from tilewright.runtime import ending
+held, over = threading.Event(), threading.Event()
+
+def hold():
+    with ending.Inside():
+        held.set()
+        over.wait()
+
+threading.Thread(target=hold).start()
+held.wait()
+if child := os.fork():
+    start = time.monotonic()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    over.set()
+    assert status == 0 and time.monotonic() - start < ending.PATIENCE_S / 2
+else:
+    sys.exit(0)
+""",
+        tmp_path,
+    )

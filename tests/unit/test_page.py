@@ -156,6 +156,7 @@ def test_a_study_without_what_its_charts_name_is_an_error(
     [
         (["{tmp}/missing.json"], ["missing.json", "No such file"]),
         (["{tmp}/odd.json"], ["odd.json", "not JSON"]),
+        (["/dev/zero"], ["/dev/zero", "not JSON"]),
         (["{tmp}/list.json"], ["list.json", "want one written by 'bench --json'"]),
         (["{tmp}/study.json"], ["study.json", "damaged", "name: must be a text, it is missing"]),
         (["{tmp}/endless.json", "--json", "-"], ["endless.json", "NaN or Infinity"]),

@@ -176,6 +176,13 @@ def test_bad_file(tmp_path: Path, data: bytes, says: str) -> None:
         shapes.load([str(file)])
 
 
+def test_names_of_files_and_of_their_layers_may_have_colons(tmp_path: Path) -> None:
+    for name in ("layers.txt", "net:1.txt"):
+        (file := tmp_path / name).write_text("conv:0 n1c8h5k4r3\nconv n1c8h5k2r3\n")
+        assert shapes.load([f"{file}:conv:0", f"{file}:conv"]) == shapes.load([str(file)])
+        assert [layer.name for layer in shapes.load([f"{file}:conv:0+relu"])] == ["conv:0+relu"]
+
+
 def test_a_layer_of_a_file_needs_no_name(tmp_path: Path) -> None:
     file = tmp_path / "layers.txt"
     file.write_text("n1c8h5k4r3  # first\nlast n1c4k9r1h1\n")

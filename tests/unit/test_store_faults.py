@@ -293,6 +293,16 @@ def test_a_corrupt_record_is_a_miss(path: Path, column: str, value: object) -> N
     assert len(caught) == 1 and "corrupt record" in str(caught[0].message)
 
 
+@pytest.mark.parametrize("device", [None, b"\x00\xff"])
+def test_a_record_of_no_device_is_of_no_layer_alike(path: Path, device: object) -> None:
+    """A search, and an untuned layer, look at those of all devices."""
+    box = Store(path, shipped=False)
+    box.add(record())
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE records SET device = ?", (device,))
+    assert box.same_sizes(record().problem) == set()
+
+
 def test_a_record_with_wrong_types_is_refused() -> None:
     good = json.loads(to_json(record()))
     for name, wrong in [

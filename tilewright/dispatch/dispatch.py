@@ -17,6 +17,7 @@ from tilewright.plans.provenance import GUESSED, Basis, Provenance, Replaced
 from tilewright.plans.request import Request
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Runtime
+from tilewright.runtime.ending import Inside
 from tilewright.store import Store
 
 
@@ -52,7 +53,7 @@ def dispatch(
 def entry(request: Request, runtime: Runtime, store: Store | None) -> CacheEntry:
     """Find the plan as ``dispatch`` does; return its cache entry, which holds its LayerPlan too."""
     found = entry_of((request, id(runtime), store.key if store else None))
-    with found.lock:
+    with Inside(), found.lock:
         if found.plan is None:
             found.saw(store and store.state)
             _keep(found, _first_that_works(request, runtime, store), runtime)

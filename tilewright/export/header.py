@@ -31,7 +31,7 @@ _NEEDED = (
 
 def header(bundle: Bundle) -> str:
     """Return the text of ``layer.h``."""
-    includes = "#include <cuda.h>\n#include <stddef.h>" if bundle.images else "#include <stddef.h>"
+    includes = "#include <cuda.h>\n" * bool(bundle.images) + "#include <math.h>\n#include <stddef.h>"
     parts = [_about(bundle), _packing(bundle), f"\n#pragma once\n{includes}", _names(bundle)]
     parts += [_sizes(bundle.problem), _epilogue(bundle.problem), _bound(bundle.bound)]
     parts += [_buffers(bundle), _launches(bundle)]
@@ -143,9 +143,10 @@ def _launches(bundle: Bundle) -> str:
     most = max(len(launch.args) for launch in (*packs, *bundle.run))
     rows = {"PACK": packs, "RUN": bundle.run}
     counts = ", ".join(f"TW_{name}_LAUNCHES = {len(launches)}" for name, launches in rows.items())
+    none = "0, 0, {0}, {0}, 0, 0, 0, 0, {0}" + ", 0" * bool(bundle.images)
     tables = "\n".join(
         f"static const tw_launch TW_{name}[] = {{\n{''.join(_row(bundle, one) for one in launches)}"
-        + ("};" if launches else "    {0}};  // none")
+        + ("};" if launches else f"    {{{none}}}}};  // none")
         for name, launches in rows.items()
     )
     image = "    const tw_image *image;  // 0: every parameter is a pointer\n" if bundle.images else ""

@@ -24,6 +24,7 @@ from tilewright.plans.stream_plans import StreamPlan, StreamPlans
 from tilewright.problem import Problem
 from tilewright.runtime import forked, open_runtime
 from tilewright.runtime.base import Memory
+from tilewright.runtime.ending import Inside
 from tilewright.runtime.pending import settle
 
 
@@ -127,7 +128,7 @@ class LayerPlan:
         seen = look("w", w)
         array = self._binding.filter(seen)
         self._refuse_forked()
-        with self._lock:
+        with Inside(), self._lock:
             given = self.plan.runtime.wrap(array), current_stream(seen)
             memory = with_room(self.plan.runtime, self.plan, self.plan.pack, *given)
         return Packed(memory, self.problem, self.config, self._where)
@@ -262,7 +263,7 @@ class LayerPlan:
         """Enqueue with a stream's resources; on a CPU wait, however the call ends: callers own the arrays."""
         runtime = self.plan.runtime
         self._refuse_forked()
-        with self._lock:
+        with Inside(), self._lock:
             own = self._streams.of(stream)
             try:
                 enqueue(own)

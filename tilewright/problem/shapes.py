@@ -168,9 +168,11 @@ def read_file(path: Path) -> list[Layer]:
 
 def file_of(spec: str) -> tuple[Path, str | None] | None:
     """Return the file of layers.txt or layers.txt:R12, and which layer of it; None: there is no such file."""
-    for name, one in ((spec, None), spec.rpartition(":")[::2]):
+    words = spec.split(":")  # the names of files and of their layers may have some
+    for end in range(len(words), 0, -1):
+        name, one = ":".join(words[:end]), ":".join(words[end:])
         if "\0" not in name and Path(name).is_file():
-            return Path(name), one
+            return Path(name), one if end < len(words) else None
     return None
 
 

@@ -205,7 +205,10 @@ class Store:
             StoreError: the store cannot be read.
         """
         sizes = str(problem).partition("-")[0] + "-"
-        query = "SELECT DISTINCT problem, device FROM records WHERE problem >= ? AND problem < ?"
+        query = (
+            "SELECT DISTINCT problem, device FROM records WHERE problem >= ? AND problem < ? "
+            "AND typeof(device) = 'text'"
+        )
         ends = sizes, sizes[:-1] + "."  # the character behind "-"
         found: set[tuple[str, str]] = set(self.database.use(lambda db: db.execute(query, ends).fetchall()))
         for (name, _), rows in shipped_rows().items() if self.uses_shipped else ():
