@@ -1,4 +1,4 @@
-"""The GPU model's main memory: a few MB come slowly, long streams at nearly all of the bandwidth."""
+"""The GPU model's memory: a few MB are read slowly, long streams and writes use nearly all bandwidth."""
 
 from __future__ import annotations
 
@@ -10,24 +10,48 @@ from tilewright.device import for_architecture
 from tilewright.floor import floor
 from tilewright.kernels import family_of
 from tilewright.problem import Problem
+from tilewright.record import Estimate
 from tilewright.search import model
 from tilewright.search.ranking import rank
 
 H100, GEMV = for_architecture("sm_90"), family_of("gemv")
 
 
-def _memory_us(nbytes: float, streams: bool = False) -> float:
+def _estimate(**changes: float) -> Estimate:
     problem = Problem.parse("n1c4096h1w1k4096r1s1-f32")
     work = GEMV.work(problem, H100, rank(problem, H100, GEMV, 1)[0][0])
-    changed = replace(work, dram_bytes=nbytes, streams=streams)
-    return model.gpu_estimate(H100, changed, model.H100).facts["dram_us"]
+    return model.gpu_estimate(H100, replace(work, **changes), model.H100)
+
+
+def _memory_us(read: float, written: float = 0.0, streams: bool = False) -> float:
+    sectors = dict(blocks=100, store_sectors=written / 32 / 100)
+    return _estimate(dram_bytes=read + written, streams=streams, **sectors).facts["dram_us"]
 
 
 def test_long_streams_are_read_at_nearly_the_bandwidth() -> None:
-    whole = 1e9 / (H100.rates.read_gbs * 1e3)
-    assert _memory_us(1e7) == pytest.approx(whole / 100 / 0.592)
-    assert _memory_us(1e9) == pytest.approx(whole / 0.95, rel=0.02)
-    assert _memory_us(1e7, streams=True) == pytest.approx(whole / 100 / 0.95)
+    whole, k = 1e9 / (H100.rates.read_gbs * 1e3), model.H100
+    assert _memory_us(1e7) == pytest.approx(whole / 100 / k.memory_share)
+    assert _memory_us(1e9) == pytest.approx(whole / k.stream_share, rel=0.02)
+    assert _memory_us(1e7, streams=True) == pytest.approx(whole / 100 / k.stream_share)
+
+
+def test_what_is_written_is_not_waited_for() -> None:
+    whole, k = 1e9 / (H100.rates.read_gbs * 1e3), model.H100
+    assert _memory_us(0.0, 1e7) == pytest.approx(whole / 100 / k.stream_share)
+    assert _memory_us(1e7, 1e7) == pytest.approx(_memory_us(1e7) + _memory_us(0.0, 1e7))
+
+
+def test_launches_that_move_data_use_the_cache_as_far_as_it_goes() -> None:
+    """No cliff where they move a little more than it holds."""
+
+    def moving_us(nbytes: float) -> float:
+        return _estimate(more_launches=2, more_bytes=nbytes).terms_us["other_launches_us"]
+
+    none, held = moving_us(0.0), moving_us(H100.l2_bytes)
+    assert none == pytest.approx(2 * model.H100.launch_us)
+    assert held < moving_us(1.01 * H100.l2_bytes) < none + 1.03 * (held - none)
+    beyond = (moving_us(3 * H100.l2_bytes) - held) / 2
+    assert beyond == pytest.approx(H100.l2_bytes / (H100.rates.read_gbs * 1e3 * model.H100.stream_share))
 
 
 @pytest.mark.parametrize("kind", ["f32", "f16", "i8"])

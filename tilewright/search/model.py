@@ -45,7 +45,8 @@ class Coefficients:
         arrival_us: one round trip of the last-arriver protocol.
         atomic_us: zeroing the output for atomics, and the adds without the time of their bytes.
         launch_us: each launch after the first.
-        memory_share: share of the calibrated read bandwidth that a kernel gets for its first ``short_bytes``.
+        memory_share: share of the calibrated read bandwidth that a kernel gets for the first ``short_bytes``
+            that it reads.
         stream_share: share that it gets for further bytes, and kernels whose threads only read for all.
         short_bytes: bytes of main memory.
         gangs: share of a GPU's units that clusters of 4 and of 8 blocks can occupy: a cluster lies within one
@@ -60,14 +61,14 @@ class Coefficients:
     flight_cycles: float = 684.0
     fetch_cycles: float = 2130.0
     wavefront_cycles: float = 1.64
-    l2_bytes_per_cycle: float = 24.5
+    l2_bytes_per_cycle: float = 30.0
     load_cycles: float = 21.6
     sector_cycles: float = 0.774
     cluster_us: float = 8.1
     peer_bytes_per_cycle: float = 20.2
     arrival_us: float = 2.6
     atomic_us: float = 2.8
-    launch_us: float = 3.21
+    launch_us: float = 2.2
     memory_share: float = 0.592
     stream_share: float = 0.95
     short_bytes: float = 24e6
@@ -76,6 +77,7 @@ class Coefficients:
 
 
 H100 = Coefficients()
+SECTOR_BYTES = 32.0
 
 
 def estimate(family: Family, problem: Problem, device: Device, config: Config) -> Estimate:
@@ -136,8 +138,9 @@ def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
 
 
 def _memory_us(device: Device, work: GpuWork, k: Coefficients) -> float:
-    """Time of main memory: the first MB get a share of the bandwidth, the rest nearly all of it."""
-    short = 0.0 if work.streams else min(work.dram_bytes, k.short_bytes)
+    """Time of main memory: the first MB read get a share of the bandwidth, the rest nearly all of it."""
+    written = min(SECTOR_BYTES * work.store_sectors * work.blocks, work.dram_bytes)
+    short = 0.0 if work.streams else min(work.dram_bytes - written, k.short_bytes)
     byte_us = 1.0 / (device.rates.read_gbs * 1e3)
     return byte_us * (short / k.memory_share + (work.dram_bytes - short) / k.stream_share)
 
@@ -164,11 +167,11 @@ def _alone(work: GpuWork, k: Coefficients) -> float:
 
 
 def _others_us(device: Device, work: GpuWork, k: Coefficients) -> float:
-    """Launches that only move data: through the L2 cache if it fits, else through main memory."""
+    """Launches that only move data: through the L2 cache what fits in it, the rest through main memory."""
     l2_gbs = k.l2_bytes_per_cycle * device.clock_ghz * device.units
-    fits = work.more_bytes < 2.0 * device.l2_bytes
-    gbs = l2_gbs if fits else device.rates.read_gbs * k.memory_share
-    return work.more_launches * k.launch_us + work.more_bytes / (gbs * 1e3)
+    near = min(work.more_bytes, device.l2_bytes)
+    moved = near / l2_gbs + (work.more_bytes - near) / (device.rates.read_gbs * k.stream_share)
+    return work.more_launches * k.launch_us + moved * 1e-3
 
 
 def _combine_us(device: Device, work: GpuWork, k: Coefficients, per_unit: int) -> float:
