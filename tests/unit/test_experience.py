@@ -20,8 +20,10 @@ from tilewright.errors import StoreError
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
+from tilewright.record import Estimate
 from tilewright.search import model, ranking, trials_file
 from tilewright.search.experience import FASTEST, KEPT, Experience, Lesson, learn, shipped
+from tilewright.search.places import PARTS, makeup
 from tilewright.search.space import Space
 
 DIRECT = family_of("direct")
@@ -90,6 +92,31 @@ def test_an_error_elsewhere_is_expected_here_in_part(configs: list[Config]) -> N
     assert (errors(far, HERE, configs) < near).all()
     same = errors(Experience([lesson(HERE, 2.0)]), HERE, configs)
     assert (same > near).all() and same.max() == pytest.approx(math.log(2.0), rel=0.1)
+
+
+def test_kernels_that_are_made_up_alike_have_like_errors(
+    configs: list[Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever their parameters and layers: what is known of like parameters is switched off."""
+    monkeypatch.setattr("tilewright.search.experience.COMMON", 0.0)
+    monkeypatch.setattr("tilewright.search.experience.OWN", 0.0)
+    taught = Experience([lesson(THERE, 2.0)])
+    near = errors(taught, HERE, configs)
+    assert (near > 0.1).all()
+    far = Problem.parse("n64c64h56w56k64r1s1-f32")
+    assert errors(taught, far, ranked(far)[:10]).max() < near.min()
+    monkeypatch.setattr("tilewright.search.experience.MAKEUP", 0.0)
+    assert not errors(Experience(taught.lessons), HERE, configs).any()
+
+
+def test_what_an_estimate_is_made_of() -> None:
+    """On a GPU shares of the time, none of them below 0 or above 1; a CPU's estimate has fewer parts."""
+    estimates = [model.estimate(DIRECT, HERE, DEVICE, config) for config in ranked(HERE)]
+    shares = makeup(estimates)[:, : len(PARTS)]
+    assert (shares >= 0.0).all() and (shares <= 1.0).all() and (shares.max(axis=0) > 0.0).sum() > 5
+    assert np.array_equal(makeup(estimates[:1] * 2)[0], makeup(estimates[:1])[0])
+    bare = makeup([Estimate(8.0, {}, {})])
+    assert bare.shape == makeup(estimates[:1]).shape and not bare[0, : len(PARTS)].any()
 
 
 def test_only_the_nearest_layers_are_looked_at(

@@ -46,7 +46,7 @@ MAKEUP_LENGTH_SCALE = 2.0  # of the kernel over what estimates are made up of, i
 NEAREST = 16  # layers that are looked at
 KEPT = 30  # trials of a family and layer that ship
 FASTEST = 2  # of them, with which a search of another layer begins
-MADE = 32  # biases that are remembered, 0.15 MB each: all of a layer that is looked at again
+MADE = 32  # biases that are remembered, 0.2 MB each: all of a layer that is looked at again
 _reading = threading.Lock()
 
 
