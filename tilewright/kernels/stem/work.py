@@ -17,8 +17,8 @@ from tilewright.problem import Problem
 STORED = 0.3  # relative to the model's time of stores: other blocks multiply meanwhile
 WAITED = 1.6  # tensor-core cycles per cycle of a product: too few warps hide its latency
 COPIED, NUMBERS = 20.0, 3.0  # instructions of a copy, and the factor if it moves one number
-FETCH, FILLED = 0.5, 0.25  # time to the first data; share of a unit's first loads that nothing hides
-FETCH_BYTES = 52_185.0  # that a unit reads from the L2 cache in that time, by the model's coefficients
+FETCH, FILLED = 0.5, 0.306  # time to the first data; share of a unit's first loads that nothing hides
+FETCH_BYTES = 63_900.0  # that a unit reads from the L2 cache in that time, by the model's coefficients
 FETCHED = 0.6  # relative slots of loads from global memory: the filter's are issued together
 
 
