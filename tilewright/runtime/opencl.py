@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import linecache
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ from tilewright.runtime import cache, cache_folder, forked, opencl_cache, opencl
 from tilewright.runtime.base import Array, Blocking, Bound, Built, Loaded, Memory, Resources
 from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.opencl_builtins import quick
-from tilewright.runtime.opencl_driver import devices, import_opencl, told
+from tilewright.runtime.opencl_driver import devices, import_opencl, make_kernels, told
 from tilewright.runtime.opencl_errors import in_our_words, in_words
 from tilewright.runtime.opencl_facts import facts
 from tilewright.runtime.opencl_vectors import PRELUDE
@@ -33,8 +32,6 @@ OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
 LEAST_FLUSH_BYTES = 128 << 20
 _KEPT = 32  # programs that need not be built again: even from its cache PoCL takes 0.1 s for one
 _ALIGN = 128
-_making = threading.Lock()  # of kernels: code that pyopencl makes for two at once has one name, and it warns
-_THEIR_TEXTS = "<generated: 'pyopencl invoker"  # of that code: names in linecache, which keeps them for ever
 _DAMAGED = "PoCL's cache is damaged: run tilewright cache clear"
 
 
@@ -98,7 +95,7 @@ class OpenclRuntime:
     def _build(self, key: str, source: str) -> Built:
         start = time.perf_counter()
         program = self._program(source, self._options)
-        names = list(_kernels(program))
+        names = list(make_kernels(program))
         most = int(self._device.max_work_group_size)
         resources = {name: Resources(max_threads=most) for name in names}
         return Built(key, source.encode(), resources, time.perf_counter() - start)
@@ -121,7 +118,7 @@ class OpenclRuntime:
             if self._pocl:
                 opencl_cache.ready()
             program = self.cl.Program(self._context, source).build(options=list(options))
-            if not self._pocl or _kernels(program):
+            if not self._pocl or make_kernels(program):
                 return program
             if not opencl_cache.drop(program.get_info(self.cl.program_info.BINARIES)[0]):
                 break
@@ -132,7 +129,7 @@ class OpenclRuntime:
         """Build for the device, unless ``compile`` just did; quick if it is in the driver's cache."""
         program = self._program(built.binary.decode(), self._options)
         self._see_linked()
-        kernels = _kernels(program)
+        kernels = make_kernels(program)
         if missing := ", ".join(sorted(built.resources.keys() - kernels)):
             raise CompileError(f"{self.device.name}: a compiled program lacks {missing}; {_DAMAGED}")
         return Loaded(program, kernels)
@@ -309,16 +306,6 @@ class OpenclRuntime:
             "pyopencl": self.cl.VERSION_TEXT,
             "threads": str(self.device.units),
         }
-
-
-def _kernels(program: Any) -> dict[str, Any]:
-    """Make new kernels of a program, by name; one thread at a time."""
-    with _making:
-        kernels = {kernel.function_name: kernel for kernel in program.all_kernels()}
-        for name in tuple(linecache.cache):
-            if name.startswith(_THEIR_TEXTS):
-                linecache.cache.pop(name, None)
-        return kernels
 
 
 def _bytes_of(array: Array) -> Array:

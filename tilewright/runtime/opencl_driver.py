@@ -1,9 +1,11 @@
-"""Imports pyopencl with the environment that we need, and lists the devices of its drivers."""
+"""What we need of pyopencl beyond its own: its environment, devices of its drivers, kernels of a program."""
 
 from __future__ import annotations
 
+import linecache
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +22,9 @@ _CODE = (
     "POCL_FULL_REPLICATION_THRESHOLD", "POCL_WILOOPS_MAX_UNROLL_COUNT", "POCL_WORK_GROUP_METHOD",
     "POCL_WORK_GROUP_SPECIALIZATION",
 )  # fmt: skip
+
+_making = threading.Lock()  # of kernels: code that pyopencl makes for two at once has one name, and it warns
+_THEIR_TEXTS = "<generated: 'pyopencl invoker"  # of that code: names in linecache, which keeps them for ever
 
 
 def import_opencl() -> Any:
@@ -88,3 +93,13 @@ def _deaf_threads() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def make_kernels(program: Any) -> dict[str, Any]:
+    """Make new kernels of a program, by name; one thread at a time."""
+    with _making:
+        kernels = {kernel.function_name: kernel for kernel in program.all_kernels()}
+        for name in tuple(linecache.cache):
+            if name.startswith(_THEIR_TEXTS):
+                linecache.cache.pop(name, None)
+        return kernels
