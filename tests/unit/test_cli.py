@@ -308,6 +308,8 @@ def test_a_gpu_that_is_not_here_is_explained(capsys: pytest.CaptureFixture[str])
     assert told["config"]["why"] == "shipped winner (not verified)"
     assert "H100" in told["device"]["device"] and told["device"]["rates_from"] == "datasheet"
     assert told["predicted_against_measured"]["measured_us"] and told["runner_up"]["config"]
+    told = _explained(capsys, "n1c8h6k16r3p1")
+    assert "; on such a GPU run tilewright tune " in told["predicted_against_measured"]["measured"]
 
 
 def test_the_runner_up_is_of_the_families_that_were_asked_for(

@@ -53,7 +53,9 @@ def explain(
     wanted = {"--device": device, "--family": family}
     said = "".join(f" {option} {value}" for option, value in wanted.items() if value)
     said += " --deterministic" * deterministic
-    found = sections(replace(subject, named=config is not None, options=said))
+    found = sections(
+        replace(subject, named=config is not None, options=said, elsewhere=arch is not None)
+    )
     emit(tables(found), document(found), json_file)
 
 
