@@ -184,6 +184,9 @@ def test_what_is_imported_was_not_of_these_kernels(path: Path) -> None:
     box = Store(path)
     box.add(record(), "imported")
     assert [one.source for one in box.records()] == [""] and not KERNELS.has(*box.records())
+    box.add_all([record(us=20.0), record("tiles:t=2.u=0", problem=LAYER + "-nhwc")])
+    assert [one.cold_us for one in box.records(LAYER, H100, measured=True)] == [20.0]
+    assert len(box.records(measured=True)) == 2 and len(box.records()) == 3
 
 
 def test_a_winner_of_two_sources_has_its_better_place(path: Path) -> None:

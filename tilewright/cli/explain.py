@@ -63,7 +63,7 @@ def _here(problem: Problem, device: str | None, given: options.Given, determinis
     """Return the kernel that would run on a device, and its measurements there."""
     runtime = opened.open_device(device)
     config, why = opened.chosen(problem, runtime, deterministic, given)
-    history = opened.store(remembers=False).records(problem, runtime.device.key)
+    history = opened.store(remembers=False).records(problem, runtime.device.key, measured=True)
     return _subject(problem, runtime.device, config, why, _allowed(history, given, deterministic))
 
 

@@ -225,15 +225,18 @@ class Store:
         return found
 
     def records(
-        self, problem: Problem | str | None = None, device_key: str | None = None
+        self, problem: Problem | str | None = None, device_key: str | None = None, measured: bool = False
     ) -> list[Record]:
         """Return the history, oldest first, failures too; ``Sources.has`` tells which are of current kernels.
+
+        With ``measured`` it lacks what was imported: figures of another machine, or of another day.
 
         Raises:
             ProblemError: the problem string is malformed.
             StoreError: the store cannot be read.
         """
         condition, values = where(problem, device_key)
+        condition += f" AND origin != '{IMPORTED}'" * measured
         query = f"SELECT {READ} FROM records WHERE {condition} ORDER BY id"
         return [found.record for found in select(self.database, query, values)]
 
