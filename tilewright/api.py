@@ -14,7 +14,6 @@ from tilewright.arguments.choices import (
     as_config,
     as_families,
     as_flag,
-    as_problem,
     as_progress,
     as_seed,
     as_store,
@@ -35,6 +34,7 @@ from tilewright.plans.provenance import Basis, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Pool
+from tilewright.problem.shapes import as_problem
 from tilewright.runtime import instead_of_numpy, open_runtime
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store

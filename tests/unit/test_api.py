@@ -19,7 +19,6 @@ from fake_cuda import FakeCupy, cupy
 
 import tilewright as tw
 from tilewright import api, arguments, errors
-from tilewright.arguments import choices
 from tilewright.arrays.look import look
 from tilewright.arrays.use import current_stream
 from tilewright.checking.inputs import normal_inputs
@@ -35,7 +34,7 @@ from tilewright.plans.layer import LayerPlan
 from tilewright.plans.plan import Plan
 from tilewright.plans.request import Request
 from tilewright.plans.streams import PER_THREAD
-from tilewright.problem import DTYPES, Problem
+from tilewright.problem import DTYPES, Problem, shapes
 from tilewright.runtime import host
 from tilewright.runtime.base import Runtime
 from tilewright.store import own
@@ -398,8 +397,8 @@ def test_another_error_of_numpy_is_not_taken_for_too_little_room(monkeypatch: py
 
 def test_a_shipped_layer_has_a_name() -> None:
     """As on the command line, whose words are said where there is none."""
-    assert choices.as_problem("R3") == Problem.parse("n1c64h56w56k64r1s1-f32")
-    assert choices.as_problem("resnet:R3") == choices.as_problem(" R3 ") == choices.as_problem("R3")
+    assert shapes.as_problem("R3") == Problem.parse("n1c64h56w56k64r1s1-f32")
+    assert shapes.as_problem("resnet:R3") == shapes.as_problem(" R3 ") == shapes.as_problem("R3")
     for given, told in [
         ("resnet:R10x", "suite resnet has no such layer; it has R1, "), ("r12", "did you mean R12[?]$"),
         ("R99", "not a suite, layer, shape file or problem string; suite resnet has R1, "),
@@ -407,7 +406,7 @@ def test_a_shipped_layer_has_a_name() -> None:
     ]:  # fmt: skip
         with pytest.raises(tw.ProblemError, match=told):
             tw.plan(given, device="numpy")
-    assert str(choices.as_problem("n1c8h8w8k8r3s3p1")) == "n1c8h8w8k8r3s3p1-f32"
+    assert str(shapes.as_problem("n1c8h8w8k8r3s3p1")) == "n1c8h8w8k8r3s3p1-f32"
 
 
 def test_plan_of_a_chosen_config() -> None:

@@ -308,6 +308,8 @@ def test_a_gpu_that_is_not_here_is_explained(capsys: pytest.CaptureFixture[str])
     assert told["config"]["why"] == "shipped winner (not verified)"
     assert "H100" in told["device"]["device"] and told["device"]["rates_from"] == "datasheet"
     assert told["predicted_against_measured"]["measured_us"] and told["runner_up"]["config"]
+    told = _explained(capsys, "n1c8h6k16r3p1")
+    assert "; on such a GPU run tilewright tune " in told["predicted_against_measured"]["measured"]
 
 
 def test_the_runner_up_is_of_the_families_that_were_asked_for(
@@ -325,6 +327,22 @@ def test_the_runner_up_is_of_the_families_that_were_asked_for(
         told = json.loads(capsys.readouterr().out)
         assert told["config"]["config"].startswith(f"{family}:")
         assert told["runner_up"]["config"].startswith(f"{family}:")
+
+
+def test_what_was_imported_was_not_measured_here(
+    cpu: Runtime, own_cache: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layer, file = "n1c16h12w11k16r3s3p1-f32", tmp_path / "winners.json"
+    assert main(["tune", layer, "--device", "cpu", "--budget", "1trials"]) == 0
+    assert main(["cache", "export", str(file)]) == 0
+    document = json.loads(file.read_text())
+    (winner,) = document["records"]
+    file.write_text(json.dumps({**document, "records": [{**winner, "cold_us": 0.01}]}))
+    assert main(["cache", "import", str(file)]) == 0
+    capsys.readouterr()
+    assert main(["explain", layer, "--device", "cpu", "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)["predicted_against_measured"]
+    assert told["measured_us"] == winner["cold_us"] > 0.01
 
 
 def test_a_layer_that_no_winner_ships_for_is_the_models_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,6 +87,8 @@ def test_how_to_measure_what_was_not() -> None:
     # no search need try a config that was named, or tries one of a family that cannot be tuned
     run = f"no time is stored; to see one: tilewright run {PROBLEM} --config {MINE}"
     assert says(replace(one, named=True)) == run
+    # with --arch the command would run here, on the CPU
+    assert says(replace(one, elsewhere=True)) == f"not yet; on such a GPU run tilewright tune {PROBLEM}"
     setattr(one.family, "tunable", False)  # noqa: B010
     assert says(replace(one, options=" --device cpu")) == f"{run} --device cpu"
 
@@ -159,6 +161,17 @@ def test_runner_up_and_noise() -> None:
     assert second["over_winner"] == pytest.approx(1.03)
     assert str(second["within_noise"]).startswith("yes")
     assert (second["configs_within_noise"], second["configs_tried"]) == (1, 4)
+
+
+def test_the_runner_up_is_the_best_that_was_compared_with_the_winner() -> None:
+    """A time of the search may be from a moment when the machine was faster."""
+    lucky = replace(record("toy:mode=0.one=7.t=1", 8.0), standing=Standing.TRIAL)
+    won = replace(record(MINE, 10.0), standing=Standing.WINNER)
+    lost = replace(record("toy:mode=0.one=7.t=2", 11.0), standing=Standing.FINALIST)
+    second = found([lucky, lost, won])["runner_up"]
+    assert (second["config"], second["over_winner"]) == (lost.config, pytest.approx(1.1))
+    assert found([lucky, won])["runner_up"]["config"] == lucky.config  # alone with it
+    assert found([lost, won, lucky])["runner_up"]["config"] == lucky.config  # not compared yet
 
 
 def test_a_runner_up_that_seems_faster_was_timed_at_another_time() -> None:

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from store_samples import DEVICE, GOOD, H100, KERNELS, LAYER, best, families, path, record
 
+from tilewright.errors import ProblemError
 from tilewright.plans.provenance import Basis
 from tilewright.problem import Problem
+from tilewright.problem.shapes import as_problem
 from tilewright.record import Measurement, Record, Search, Spent, Standing, Versions
 from tilewright.store import Store
 from tilewright.store.record_json import from_json, to_json
@@ -182,6 +184,9 @@ def test_what_is_imported_was_not_of_these_kernels(path: Path) -> None:
     box = Store(path)
     box.add(record(), "imported")
     assert [one.source for one in box.records()] == [""] and not KERNELS.has(*box.records())
+    box.add_all([record(us=20.0), record("tiles:t=2.u=0", problem=LAYER + "-nhwc")])
+    assert [one.cold_us for one in box.records(LAYER, H100, measured=True)] == [20.0]
+    assert len(box.records(measured=True)) == 2 and len(box.records()) == 3
 
 
 def test_a_winner_of_two_sources_has_its_better_place(path: Path) -> None:
@@ -260,6 +265,25 @@ def test_clear_and_info(path: Path) -> None:
     assert facts.path == str(path) and facts.nbytes > 0 and facts.set_aside == ()
     assert box.clear(LAYER) == 2 and box.clear(device_key="other") == 0 and box.clear() == 1
     assert box.info().records == 0
+
+
+@pytest.mark.parametrize("given", ["n1c64h56k128r3p1", "R12", Problem.parse("n1c8h6k16r1")])
+def test_a_layer_is_found_by_any_of_its_names(path: Path, given: Problem | str) -> None:
+    name, box = str(as_problem(given)), Store(path, shipped=False)
+    box.add_all([won(name), won("n1c3h224w224k64r7s7p3u2-f32")])
+    assert [found.problem for found in box.records(given)] == [name]
+    best = box.best(given, H100)
+    assert best is not None and best.problem == name
+    assert [one["problem"] for one in json.loads(box.export_json(given))["records"]] == [name]
+    assert box.clear(given) == 1 and len(box.records()) == 1
+
+
+def test_a_mistake_in_a_layer_is_no_empty_answer(path: Path) -> None:
+    for ask in (Store(path).records, Store(path).clear, Store(path).export_json):
+        with pytest.raises(ProblemError, match="missing k, r"):
+            ask("n1c8h6")
+    with pytest.raises(ProblemError, match="missing k, r"):
+        Store(path).best("n1c8h6", H100)
 
 
 def test_how_far_a_record_came_is_kept_as_it_always_was(path: Path) -> None:

@@ -23,7 +23,7 @@ from tilewright.report.table import BEATS_NOTE, NOISY_NOTE
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import Space
 from tilewright.store import Store
-from tilewright.studies import engine
+from tilewright.studies import engine, steps
 from tilewright.studies.document import document as document_of
 from tilewright.studies.document import load, parse
 from tilewright.studies.lab import Lab, pinned
@@ -39,6 +39,7 @@ from tilewright.studies.study import (
     Steps,
     StudyLayer,
     TuningCurves,
+    Value,
     present,
     published_us,
     time_us,
@@ -363,6 +364,23 @@ def test_a_noisy_time_is_marked() -> None:
     shown = part_table(PartResult("t", "ladder", "", columns, rows))
     assert [row[1:] for row in shown.body] == [("45 us~", "242 us"), ("45 us", "2 us")]
     assert shown.notes == (NOISY_NOTE,)
+
+
+def test_a_sum_is_as_sure_as_its_terms() -> None:
+    part = engine.study("lenet").parts[0]
+    assert isinstance(part, Steps) and part.total
+    timed: list[dict[str, Value]] = [
+        {"layer": layer, "step": step.name, "time_us": us, "ci95_us": width if step is part.steps[0] else 0.1}
+        for layer, us, width in (("L1", 100.0, 2.0), ("L2", 300.0, 30.0))
+        for step in part.steps
+    ]
+    found = steps._result(part, timed, ())
+    noisy, sure = [row for row in found.rows if row["layer"] == "sum"][:2]
+    assert (noisy["time_us"], noisy["ci95_us"], sure["ci95_us"]) == (400.0, 32.0, 0.2)
+    times = [text for name, text, *_ in part_table(found).body if name.startswith("sum")]
+    assert times[:2] == ["400 us~", "400 us"]
+    short = steps._result(part, [{**row, "time_us": None} for row in timed], ())
+    assert "time_us" not in short.rows[-1]  # no sum of what lacks a term
 
 
 def test_what_beats_the_floor_is_marked() -> None:

@@ -1,4 +1,4 @@
-"""Arguments other than arrays: a layer, a config, families, a budget, a strategy, a seed, a store."""
+"""Arguments other than arrays: a config, families, a budget, a strategy, a seed, a store."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from tilewright.arithmetic import as_integer
-from tilewright.errors import ConfigError, ProblemError, StoreError, a_kind, shown
+from tilewright.errors import ConfigError, StoreError, a_kind, shown
 from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
-from tilewright.problem import Problem, shapes
+from tilewright.problem import Problem
 from tilewright.store import Store
 
 if TYPE_CHECKING:
@@ -28,23 +28,6 @@ def as_flag(name: str, value: object) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise ConfigError(f"{name}={shown(value)}: must be True or False")
     return bool(value)
-
-
-def as_problem(problem: Problem | str) -> Problem:
-    """Accept a Problem, its string, or the name of a shipped layer.
-
-    Raises:
-        ProblemError: it is none of these, or the name of a suite.
-    """
-    if not isinstance(problem, (Problem, str)):
-        raise ProblemError(f"problem: {a_kind(problem)} was given; must be a Problem or a problem string")
-    if isinstance(problem, Problem):
-        return problem
-    found = shapes.resolve(problem)
-    if len(found) > 1:
-        names = ", ".join(one.name for one in found)
-        raise ProblemError(f"problem {problem!r}: a suite of several layers; give one of them: {names}")
-    return found[0].problem
 
 
 def as_store(store: Store | None) -> Store | None:

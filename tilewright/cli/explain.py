@@ -53,7 +53,9 @@ def explain(
     wanted = {"--device": device, "--family": family}
     said = "".join(f" {option} {value}" for option, value in wanted.items() if value)
     said += " --deterministic" * deterministic
-    found = sections(replace(subject, named=config is not None, options=said))
+    found = sections(
+        replace(subject, named=config is not None, options=said, elsewhere=arch is not None)
+    )
     emit(tables(found), document(found), json_file)
 
 
@@ -61,7 +63,7 @@ def _here(problem: Problem, device: str | None, given: options.Given, determinis
     """Return the kernel that would run on a device, and its measurements there."""
     runtime = opened.open_device(device)
     config, why = opened.chosen(problem, runtime, deterministic, given)
-    history = opened.store(remembers=False).records(problem, runtime.device.key)
+    history = opened.store(remembers=False).records(problem, runtime.device.key, measured=True)
     return _subject(problem, runtime.device, config, why, _allowed(history, given, deterministic))
 
 

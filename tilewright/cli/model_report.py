@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,12 +98,13 @@ def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[D
     runtime, store = opened.open_device(device), opened.store(remembers=False)
     opened.needs_kernels(runtime, "model-report")
     recorded = runtime.device
-    return recorded, [record for layer in found for record in store.records(layer.problem, recorded.key)]
+    trials = (store.records(layer.problem, recorded.key, measured=True) for layer in found)
+    return recorded, list(chain.from_iterable(trials))
 
 
 def _all_known(device: Device) -> list[Record]:
     """Return all trials of a device in the store."""
-    return opened.store(remembers=False).records(None, device.key)
+    return opened.store(remembers=False).records(None, device.key, measured=True)
 
 
 def _recorded(known: list[Record]) -> str:

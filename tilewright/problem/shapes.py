@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from tilewright.errors import ProblemError, shortened, shown
+from tilewright.errors import ProblemError, a_kind, shortened, shown
 from tilewright.problem import LAYOUTS, Problem
 from tilewright.problem.epilogue import Epilogue
 from tilewright.problem.grammar import REQUANT
@@ -69,6 +69,23 @@ def load(
         raise ProblemError(f"layout {layout!r}: must be one of {', '.join(LAYOUTS)}, {BOTH}")
     layouts = LAYOUTS if layout == BOTH else (layout,)
     return [_changed(layer, dtype, at, batch, layout == BOTH) for layer in layers for at in layouts]
+
+
+def as_problem(problem: Problem | str) -> Problem:
+    """Accept a Problem, its string, or the name of a shipped layer.
+
+    Raises:
+        ProblemError: it is none of these, or the name of a suite.
+    """
+    if not isinstance(problem, (Problem, str)):
+        raise ProblemError(f"problem: {a_kind(problem)} was given; must be a Problem or a problem string")
+    if isinstance(problem, Problem):
+        return problem
+    found = resolve(problem)
+    if len(found) > 1:
+        names = ", ".join(one.name for one in found)
+        raise ProblemError(f"problem {problem!r}: a suite of several layers; give one of them: {names}")
+    return found[0].problem
 
 
 def resolve(spec: str) -> list[Layer]:

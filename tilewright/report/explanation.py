@@ -27,6 +27,7 @@ class Subject:
         history: every record of the problem on the device, oldest first.
         named: whether the user named the config, so that a search need not try it.
         options: for ``tilewright tune`` or ``run``, as text that follows the problem: " --device cpu".
+        elsewhere: whether the device is not of this machine.
         blueprint: its launches and workspace; None if unknown.
     """
 
@@ -40,6 +41,7 @@ class Subject:
     blueprint: Blueprint | None = None
     named: bool = False
     options: str = ""
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,10 +194,11 @@ def _not_measured(subject: Subject) -> str:
     """Say how to measure a config, if that is possible."""
     if subject.device.backend == "numpy":
         return "never: NumPy computes the answer, without a kernel"
+    there = "on such a GPU " if subject.elsewhere else ""
     if subject.named or not subject.family.tunable:
         run = f"tilewright run {subject.problem} --config {subject.config}{subject.options}"
-        return f"no time is stored; to see one: {run}"
-    return f"not yet; run tilewright tune {subject.problem}{subject.options}"
+        return f"no time is stored; to see one: {there}{run}"
+    return f"not yet; {there}run tilewright tune {subject.problem}{subject.options}"
 
 
 def _measured(subject: Subject) -> Facts:
@@ -227,11 +230,12 @@ def _runner_up(subject: Subject) -> Facts:
     others = [record for record in ranked if record.config != str(subject.config)]
     if mine is None or not others:
         return {}
-    figure, other = _figure(mine), _figure(others[0])
-    close = [record for record in others if within_noise(figure, _figure(record))]
     rough = unfinished(subject.history, mine) is not None
+    second = others[0] if rough else next((record for record in others if record.compared), others[0])
+    figure, other = _figure(mine), _figure(second)
+    close = [record for record in others if within_noise(figure, _figure(record))]
     return {
-        "config": others[0].config,
+        "config": second.config,
         **_timed("measured", other),
         "over_winner": other.cold_us / figure.cold_us,
         "within_noise": _noise(figure, other, rough),

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tilewright.errors import StoreError, warn_once
 from tilewright.problem import Problem
+from tilewright.problem.shapes import as_problem
 from tilewright.record import Record
 from tilewright.store.database import Database
 from tilewright.store.record_json import from_json, to_json
@@ -71,8 +72,13 @@ def to_row(record: Record, origin: str) -> tuple[object, ...]:
 
 
 def where(problem: Problem | str | None, device_key: str | None) -> tuple[str, list[str]]:
-    """Return a condition and its values: records of a problem and a device (None: of all)."""
-    tests = [("problem", problem), ("device", device_key)]
+    """Return a condition and its values: records of a problem and a device (None: of all).
+
+    Raises:
+        ProblemError: the problem string is malformed.
+    """
+    name = None if problem is None else as_problem(problem)  # records have one of its forms
+    tests = [("problem", name), ("device", device_key)]
     given = [(name, str(value)) for name, value in tests if value is not None]
     return " AND ".join(f"{name} = ?" for name, _ in given) or "1", [value for _, value in given]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from tilewright.device import Device
 from tilewright.errors import StoreError, a_kind
 from tilewright.problem import Problem
+from tilewright.problem.shapes import as_problem
 from tilewright.record import Record
 from tilewright.runtime.cache_folder import folder
 from tilewright.store.database import Database
@@ -148,6 +149,7 @@ class Store:
         """Delete records of a problem and a device (None: of all); return how many.
 
         Raises:
+            ProblemError: the problem string is malformed.
             StoreError: the store cannot be written.
         """
         condition, values = where(problem, device_key)
@@ -167,7 +169,7 @@ class Store:
         """Return the winner that may run without another check: verified on this device with these kernels.
 
         Args:
-            problem: the layer.
+            problem: the layer: a Problem, a problem string, or the name of a shipped layer.
             device_key: ``Device.key``.
             deterministic: only configs that give the same bits each time.
             sources: the current kernels; None accepts any, which is for reports and not for running.
@@ -179,9 +181,15 @@ class Store:
             hours are less comparable. None if there is none.
 
         Raises:
+            ProblemError: the problem string is malformed.
             StoreError: the store cannot be read.
         """
-        for found in ranked(self.newest(problem, device_key, right=True), deterministic, sources):
+        return self._best(str(as_problem(problem)), device_key, deterministic, sources)
+
+    def _best(
+        self, name: str, device_key: str, deterministic: bool, sources: Sources | None = None
+    ) -> Record | None:
+        for found in ranked(self.newest(name, device_key, right=True), deterministic, sources):
             if not found.imported and found.is_of(sources):
                 return found.record
         return None
@@ -190,7 +198,8 @@ class Store:
         """Return the newest record of each config and source, newest first.
 
         Args:
-            problem, device_key: as for ``best``.
+            problem: the layer, or its name in the records.
+            device_key: ``Device.key``.
             right: leave out those that failed.
 
         Raises:
@@ -216,14 +225,18 @@ class Store:
         return found
 
     def records(
-        self, problem: Problem | str | None = None, device_key: str | None = None
+        self, problem: Problem | str | None = None, device_key: str | None = None, measured: bool = False
     ) -> list[Record]:
         """Return the history, oldest first, failures too; ``Sources.has`` tells which are of current kernels.
 
+        With ``measured`` it lacks what was imported: figures of another machine, or of another day.
+
         Raises:
+            ProblemError: the problem string is malformed.
             StoreError: the store cannot be read.
         """
         condition, values = where(problem, device_key)
+        condition += f" AND origin != '{IMPORTED}'" * measured
         query = f"SELECT {READ} FROM records WHERE {condition} ORDER BY id"
         return [found.record for found in select(self.database, query, values)]
 
@@ -255,6 +268,7 @@ class Store:
         A winner that an import would refuse is left out, with a warning.
 
         Raises:
+            ProblemError: the problem string is malformed.
             StoreError: the store cannot be read.
         """
         condition, values = where(problem, device_key)
@@ -262,7 +276,7 @@ class Store:
         winners: dict[tuple[str, str, str], Record] = {}
         for name, device in self.database.use(lambda db: db.execute(query, values).fetchall()):
             for deterministic in (False, True):
-                record = self.best(name, device, deterministic)
+                record = self._best(name, device, deterministic)
                 if record:
                     winners[name, device, record.config] = record
         return export_text(winners.values(), all_families())

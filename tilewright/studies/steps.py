@@ -119,14 +119,15 @@ def _modelled(entry: Entry) -> Row:
 
 
 def _sums(part: Steps, rows: list[Row]) -> list[Row]:
-    """Sum each step's times over the layers, if all have one."""
+    """Sum each step's times over the layers, if all have one; and their intervals, as if all erred alike."""
     found: list[Row] = []
     for step in part.steps:
         mine = [row for row in rows if row["step"] == step.name]
-        times = [row.get("time_us") for row in mine]
+        sums = {key: [row.get(key) for row in mine] for key in ("time_us", "ci95_us")}
         row: Row = {"layer": SUM, "step": step.name, "what": step.what, **step.published_cells(SUM)}
-        if all(isinstance(time, float) for time in times):
-            row["time_us"] = sum(time for time in times if isinstance(time, float))
+        for key, terms in sums.items():
+            if all(isinstance(term, float) for term in terms):
+                row[key] = sum(term for term in terms if isinstance(term, float))
         found.append(row)
     return found
 
