@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tilewright import errors
-from tilewright.device import Device, DeviceType, for_architecture
-from tilewright.device.architectures import ARCHITECTURES
+from tilewright.device import ARCHITECTURES, Device, DeviceType, for_architecture
 from tilewright.errors import DeviceError
 from tilewright.kernels.untuned import tools
 from tilewright.measuring import calibrate as calibration
