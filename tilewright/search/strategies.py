@@ -27,26 +27,7 @@ POOL = 60  # configs of the model's order that are looked at for each one to cho
 FAILED = 2.0  # a config that failed counts as this many times slower than estimated
 
 
-class Uninformed:
-    """A strategy that predicts nothing and learns nothing."""
-
-    def promise_us(self, known_us: float = inf) -> float:
-        """Expect nothing."""
-        return inf
-
-    def preview(self, count: int) -> list[Config]:
-        """Return nothing: no config is better than another."""
-        return []
-
-    def gain(self) -> float:
-        """Expect anything."""
-        return inf
-
-    def tell(self, record: Record) -> None:
-        """Learn nothing."""
-
-
-class Exhaustive(Uninformed):
+class Exhaustive(Strategy):
     """Every legal config, in the order of the space."""
 
     def __init__(self, space: Space, rng: random.Random, among: Among = None) -> None:
@@ -57,7 +38,7 @@ class Exhaustive(Uninformed):
         return list(islice(self._configs, count))
 
 
-class RandomSampling(Uninformed):
+class RandomSampling(Strategy):
     """Legal configs drawn at random, none twice."""
 
     def __init__(self, space: Space, rng: random.Random, among: Among = None) -> None:
@@ -81,7 +62,7 @@ class RandomSampling(Uninformed):
         return batch
 
 
-class ModelGuided:
+class ModelGuided(Strategy):
     """The model's order, corrected by what is measured; half of each batch climbs from the best."""
 
     climbing = 0.5  # share of a batch that are steps from the best
