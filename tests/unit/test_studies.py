@@ -315,7 +315,7 @@ def test_spoilt_inputs_are_of_no_further_use(runtime: Runtime, monkeypatch: pyte
         with pytest.raises(RunError, match="changed x"):
             used.enter(Step("two"), SMALL)
     assert len(asked) == 1 and used.enter(Step("two"), SMALL).check
-    assert asked[0] not in used._verifiers.values()
+    assert asked[0] not in used._made.values()
 
 
 def test_the_peers_of_a_layer_share_their_inputs(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
