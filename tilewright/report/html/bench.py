@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tilewright.bench.rows import BenchRow
-from tilewright.problem import Problem
-from tilewright.report.html.charts import ladder, ratios, roofline
+from tilewright.report.html.charts import kernel_point, ladder, ratios, roofline
 from tilewright.report.html.page import Cell, Section, device_table, heading, notes, paragraph, table
-from tilewright.report.html.svg import Bar, Point
+from tilewright.report.html.svg import Bar
 from tilewright.report.results import Results
 from tilewright.report.results_table import ran_peers, results_table
 from tilewright.report.table import BEATS_MARK, NOISY_MARK, Table, time_text
@@ -49,24 +48,15 @@ def _table(laid: Table, results: Results) -> str:
 
 
 def _roofline(results: Results) -> str:
-    rates = results.device.get("rates")
-    if not isinstance(rates, dict) or not {"read_gbs", "f32_tflops"} <= rates.keys():
-        return ""
     points = []
     for row in results.rows:
-        problem = Problem.parse(row.problem)
-        intensity = problem.flops / problem.bytes
-        best = row.best_peer
-        if best:
+        if best := row.best_peer:
             peer_us = row.peers[best].cold_us or 0.0
             said = f"{row.name}: {best}, {time_text(peer_us)} us"
-            points.append(Point(intensity, problem.flops / peer_us * 1e-6, 1, said, hollow=True))
+            points.append(kernel_point(row.problem, peer_us, 1, said, hollow=True))
         if row.ours.cold_us:
-            rate = problem.flops / row.ours.cold_us * 1e-6
-            points.append(Point(intensity, rate, 0, about(row)))
-    peaks = results.device.get("peak_tflops") or {}  # by dtype, of those measured
-    peak = max(peaks.values(), default=rates["f32_tflops"])
-    return roofline(points, ("tilewright", "fastest peer"), rates["read_gbs"], peak)
+            points.append(kernel_point(row.problem, row.ours.cold_us, 0, about(row)))
+    return roofline(points, ("tilewright", "fastest peer"), results.device)
 
 
 def _ratios(row: BenchRow, peers: list[str]) -> dict[str, tuple[float, str]]:

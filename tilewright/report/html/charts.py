@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
+from typing import Any
 
 from tilewright.errors import shortened
+from tilewright.problem import Problem
 from tilewright.report.html.svg import (
     LEFT,
     RIGHT,
@@ -31,10 +33,19 @@ HEIGHT = 340
 _ROW, _LABELS = 20, 250  # of horizontal bars: height of a row, width of the labels
 
 
-def roofline(points: Sequence[Point], names: Sequence[str], read_gbs: float, tflops: float) -> str:
+def kernel_point(problem: str, us: float, series: int, said: str, hollow: bool = False) -> Point:
+    """Return the point of a kernel in a roofline: what a layer's time makes of it."""
+    layer = Problem.parse(problem)
+    return Point(layer.flops / layer.bytes, layer.flops / us * 1e-6, series, said, hollow)
+
+
+def roofline(points: Sequence[Point], names: Sequence[str], device: Mapping[str, Any]) -> str:
     """Draw points (flops per byte, TFLOP/s) below the ceilings of a device, both axes logarithmic."""
-    if not points:
+    rates = device.get("rates")
+    if not points or not isinstance(rates, dict) or not {"read_gbs", "f32_tflops"} <= rates.keys():
         return ""
+    peaks = device.get("peak_tflops") or {}  # by dtype, of those measured
+    read_gbs, tflops = rates["read_gbs"], max(peaks.values(), default=rates["f32_tflops"])
     ridge = tflops * 1e3 / read_gbs
     x = Axis(min(0.5 * ridge, *(p.x / 2 for p in points)), max(4 * ridge, *(p.x * 2 for p in points)),
              LEFT, WIDTH - RIGHT, True)  # fmt: skip
