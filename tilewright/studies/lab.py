@@ -126,10 +126,6 @@ class Lab:
             self.forget()
         return found
 
-    def kernel_us(self, entry: Entry) -> float:
-        """Time an entry alone, in us."""
-        return measure({"it": entry.run}, entry.runtime, self.limits)["it"].cold_us
-
     def _runtime(self, step: Step) -> Runtime:
         return open_runtime(*parse_selector(step.on)) if step.on else self.runtime
 
