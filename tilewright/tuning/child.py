@@ -84,7 +84,8 @@ class RequestHandler:
                 gc.collect()
                 return None
             case Prepare():
-                return self._trials.prepare()
+                self._trials.prepare()
+                return None
             case Compile(config):
                 return asdict(self._trials.compile(Config.parse(config)))
             case Try(config, best_us, full):

@@ -71,7 +71,7 @@ def _ratios(row: BenchRow, peers: list[str]) -> dict[str, tuple[float, str]]:
 
 
 def _error(row: BenchRow) -> Bar:
-    return Bar(row.name, row.error_over_bound or None, about(row))
+    return Bar(row.name, row.ours.worst or None, about(row))
 
 
 def _number(text: str) -> float | None:
