@@ -16,7 +16,7 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Record
-from tilewright.search.correction import Correction
+from tilewright.search.correction import choose
 from tilewright.search.experience import Experience
 from tilewright.search.proposals import Strategy
 from tilewright.search.ranking import Among, ModelRanking
@@ -72,7 +72,6 @@ class ModelGuided(Strategy):
         self, space: Space, rng: random.Random, among: Among = None, experience: Experience | None = None
     ) -> None:
         self._ranked = ModelRanking(space, rng, among, experience)
-        self._correction = Correction(space.params)
         self._times: dict[Config, float] = {}
         self._failed: dict[Config, None] = {}  # in their order: where two are as good, the first is taken
         self._proposed: set[Config] = set()
@@ -139,10 +138,9 @@ class ModelGuided(Strategy):
         fresh = [c for c in dict.fromkeys(pool) if c not in self._proposed]
         expected = self._ranked.seen
         measured = {c: FAILED * expected[c] for c in self._failed} | self._times
-        chosen = self._correction.choose(
-            fresh, expected.__getitem__, measured, list(self._waiting), self._best_us, count
-        )
-        self._gain = max(self._gain, self._correction.gain)
+        params, waiting = self._ranked.space.params, list(self._waiting)
+        chosen, gain = choose(params, fresh, expected.__getitem__, measured, waiting, self._best_us, count)
+        self._gain = max(self._gain, gain)
         self._proposed.update(chosen)
         self._waiting.update(dict.fromkeys(chosen))
         return chosen
