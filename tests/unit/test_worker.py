@@ -365,7 +365,7 @@ def test_a_child_runs_the_package_of_its_parent(tmp_path: Path) -> None:
     """And no other of its name, which comes first on its path."""
     (tmp_path / "tilewright").mkdir()
     (tmp_path / "tilewright" / "__init__.py").write_text("raise SystemExit('another')")
-    command, environment = python_child("tilewright.tuning.child")
+    command, environment = python_child()
     with Worker(Job(PROBLEM, "numpy"), command=["env", f"PYTHONPATH={tmp_path}", *command]) as worker:
         assert worker.device.backend == "numpy"
     assert environment["PYTHONSAFEPATH"] == "1"

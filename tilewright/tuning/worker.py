@@ -225,7 +225,7 @@ class Worker:
                     raise RunError(f"the worker for {self.job.problem} cannot start: {error}") from error
 
     def _start(self) -> Channel:
-        command, environment = python_child("tilewright.tuning.child")
+        command, environment = python_child()
         return Channel(self._command or command, environment)
 
 
