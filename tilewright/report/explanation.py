@@ -85,7 +85,7 @@ def sections(subject: Subject) -> list[Section]:
 
 def tables(found: list[Section]) -> list[Table]:
     """Return a small table for each section that is not empty."""
-    lines = {key: [(_name(k), _value(v)) for k, v in rows.items()] for key, rows in found if rows}
+    lines = {key: [(k.replace("_", " "), _value(v)) for k, v in rows.items()] for key, rows in found if rows}
     bodies = {key: tuple((name, text) for name, text in rows if text) for key, rows in lines.items()}
     return [Table(TITLES.get(key, key), ("", ""), body, words=True) for key, body in bodies.items()]
 
@@ -269,10 +269,6 @@ def _timed(name: str, figure: Measurement, more: str = "") -> Facts:
     """A time and its interval: two numbers in the JSON, one line in the table."""
     text = f"{time_text(figure.cold_us)} ± {width_text(figure.cold_us, figure.ci95_us)}{more}"
     return {f"{name}_us": Shown(figure.cold_us, text), f"{name}_ci95_us": Shown(figure.ci95_us)}
-
-
-def _name(key: str) -> str:
-    return key.replace("_", " ")
 
 
 def _value(value: str | float | int | Shown) -> str:

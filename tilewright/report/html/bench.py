@@ -16,6 +16,7 @@ def bench_section(name: str, results: Results) -> Section:
     results = results.told_apart()
     laid = results_table(results, families=True)
     peers = [peer for peer in results.peer_names if any(peer in ran_peers(row) for row in results.rows)]
+    errors = [Bar(row.name, row.ours.worst or None, about(row)) for row in results.rows]
     blocks = [
         paragraph(laid.title),
         _table(laid, results),
@@ -25,7 +26,7 @@ def bench_section(name: str, results: Results) -> Section:
         heading("Each peer's time over ours"),
         ratios([(row.name, _ratios(row, peers)) for row in results.rows], peers, "peer time / ours"),
         heading("Largest error over its bound"),
-        ladder([_error(row) for row in results.rows], "error / bound; 1 is the bound", limit=1.0),
+        ladder(errors, "error / bound; 1 is the bound", limit=1.0),
         device_table(results.device),
     ]
     return Section(name, tuple(block for block in blocks if block))
@@ -68,10 +69,6 @@ def _ratios(row: BenchRow, peers: list[str]) -> dict[str, tuple[float, str]]:
             said = f"{row.name}: {peer} takes {time_text(figure.cold_us)} us, {value:.2f} times ours"
             found[peer] = (value, f"{said}\n{figure.detail}\n{row.problem}\n{row.ours.config}")
     return found
-
-
-def _error(row: BenchRow) -> Bar:
-    return Bar(row.name, row.ours.worst or None, about(row))
 
 
 def _number(text: str) -> float | None:

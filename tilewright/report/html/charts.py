@@ -112,7 +112,7 @@ def ladder(bars: Sequence[Bar], unit: str, outline: str = "", limit: float | Non
     body.append(text((x.start + x.end) / 2, bottom + 34, unit, "middle", "title"))
     for row, bar in enumerate(bars):
         y = TOP + row * _ROW
-        body.append(text(_LABELS - 8, y + 14, _short(bar.label), "end"))
+        body.append(text(_LABELS - 8, y + 14, shortened(bar.label, 38, "…"), "end"))
         if bar.value:
             width = max(1.0, x.at(bar.value) - x.start)
             body.append(
@@ -149,7 +149,3 @@ def curve(series: Mapping[str, Sequence[tuple[float, float]]], y_title: str) -> 
         body += [mark(x, y, Point(a, b, index, f"{name}\n{b:.4g} us after {a:.3g} s")) for a, b in line]
     body += legend(list(series), HEIGHT - 8)
     return picture(body, HEIGHT, y_title)
-
-
-def _short(label: str) -> str:
-    return shortened(label, 38, "…")
