@@ -15,8 +15,7 @@ from here import agrees
 from test_gpu_path import _configs
 from test_gpu_path import runtime as gpu_facts
 
-from tilewright.device import for_architecture
-from tilewright.device.architectures import ARCHITECTURES
+from tilewright.device import ARCHITECTURES, for_architecture
 from tilewright.kernels.family import Family
 from tilewright.plans.plan import Plan
 from tilewright.plans.provenance import UNSAID

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.device import Device, DeviceType, architectures, for_architecture
-from tilewright.device.architectures import ARCHITECTURES, MMA_E4M3, MMA_SYNC, TENSOR_I8, capability
+from tilewright.device import ARCHITECTURES, Device, DeviceType, architectures, for_architecture
+from tilewright.device.architectures import MMA_E4M3, MMA_SYNC, TENSOR_I8, capability
 
 
 @pytest.mark.parametrize(

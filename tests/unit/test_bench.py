@@ -100,7 +100,7 @@ def test_a_row_has_ours_and_every_peer() -> None:
 def test_a_wrong_answer_is_never_timed() -> None:
     peer = Invented("half", ("low precision", 1.001, ()), ("fine", 1.0, ()))
     row = row_of(peer)
-    assert row.error_over_bound is None  # NumPy is the reference
+    assert row.ours.worst is None  # NumPy is the reference
     assert peer.runs.count("low precision") == 1
     assert str(row.peers["half"].tried["low precision"]).startswith("wrong: error ")
     assert row.peers["half"].detail == "detail of fine"

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from tilewright import errors
-from tilewright.device import Device, DeviceType, for_architecture
-from tilewright.device.architectures import ARCHITECTURES
+from tilewright.device import ARCHITECTURES, Device, DeviceType, for_architecture
 from tilewright.errors import DeviceError
 from tilewright.kernels.untuned import tools
 from tilewright.measuring import calibrate as calibration
 from tilewright.measuring.calibrate import calibrate
-from tilewright.runtime import rates
+from tilewright.runtime import cache_folder, rates
 
 GPU = for_architecture("sm_90")
 CPU = replace(GPU, backend="opencl", type=DeviceType.CPU, units=4, lanes=16, max_cluster=1)
@@ -95,6 +94,11 @@ def test_what_was_measured_is_remembered_beside_what_kernels_made_of_it() -> Non
     assert slow.f32_tflops < best.f32_tflops and rates.measured(GPU) == slow == rates.calibrated(GPU).rates
 
 
+def kept(device: Device) -> Path:
+    """Return the file of a device's rates."""
+    return cache_folder.folder() / "rates" / rates._name(device)
+
+
 def test_rates_that_cannot_be_kept_are_told_and_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(errors, "_warned", set())
     (tmp_path / "rates").touch()
@@ -102,17 +106,17 @@ def test_rates_that_cannot_be_kept_are_told_and_used(monkeypatch: pytest.MonkeyP
     with pytest.warns(RuntimeWarning, match="cannot keep the calibrated rates"):
         assert calibrate(runtime) == runtime.device.rates
     (tmp_path / "rates").unlink()
-    rates._path(GPU).mkdir(parents=True)  # what is written aside cannot take its place
+    kept(GPU).mkdir(parents=True)  # what is written aside cannot take its place
     monkeypatch.setattr(errors, "_warned", set())
     with pytest.warns(RuntimeWarning, match="cannot keep the calibrated rates"):
         rates.keep(GPU, GPU.rates)
-    assert list((tmp_path / "rates").iterdir()) == [rates._path(GPU)], "nothing is left behind"
+    assert list((tmp_path / "rates").iterdir()) == [kept(GPU)], "nothing is left behind"
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{}", "[" * 100_000])
 def test_damaged_rates_are_none(damage: str) -> None:
     rates.keep(GPU, GPU.rates)
-    rates._path(GPU).write_text(damage)
+    kept(GPU).write_text(damage)
     assert rates.calibrated(GPU) == GPU
 
 

@@ -10,8 +10,7 @@ import random
 
 import pytest
 
-from tilewright.device import for_architecture
-from tilewright.device.architectures import ARCHITECTURES
+from tilewright.device import ARCHITECTURES, for_architecture
 from tilewright.dispatch.guesses import GUESSES
 from tilewright.errors import CompileError
 from tilewright.kernels import family_of, word

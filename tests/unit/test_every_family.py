@@ -12,8 +12,7 @@ import pytest
 from every_family import CASES, compiles_unspilt, examples, holds_together
 from test_direct_cpu import CORES
 
-from tilewright.device import for_architecture
-from tilewright.device.architectures import ARCHITECTURES
+from tilewright.device import ARCHITECTURES, for_architecture
 from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import MOST_LAYER_PIXELS, Family
 from tilewright.problem import MATHS, MAX_EXTENT, Problem

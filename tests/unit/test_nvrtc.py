@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from every_activation import WORDS
 
-from tilewright.device import for_architecture
-from tilewright.device.architectures import ARCHITECTURES
+from tilewright.device import ARCHITECTURES, for_architecture
 from tilewright.errors import CompileError
 from tilewright.kernels import family_of, source
 from tilewright.kernels.family import Blueprint, Config

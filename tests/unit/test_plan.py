@@ -196,14 +196,15 @@ def test_a_tensor_that_lies_both_ways_is_told_by_its_shape() -> None:
         return ArrayView("x", array, ArraySpec(library, "cpu", "f32", shape, strides), array.ctypes.data)
 
     for shape, turned in (((2, 1, 5, 6), True), ((2, 5, 6, 1), False)):
-        array, seen_as_nchw = binding._input(one, str(one), given("torch", *shape), True)
+        binding._shaped_input(one, str(one), given("torch", *shape), "nchw")
+        array, seen_as_nchw = binding._input(one, given("torch", *shape), "nchw")
         assert array.shape == (2, 5, 6, 1) and seen_as_nchw == turned
-    for seen, may_turn in ((given("torch", 2, 1, 5, 6), False), (given("numpy", 2, 1, 5, 6), True)):
+    for seen, layout in ((given("torch", 2, 1, 5, 6), "nhwc"), (given("numpy", 2, 1, 5, 6), "nchw")):
         with pytest.raises(ArrayError, match=r"must be \(2, 5, 6, 1\)"):
-            binding._input(one, str(one), seen, may_turn)
+            binding._shaped_input(one, str(one), seen, layout)
     two = Problem.parse("n2c2h5w6k3r1s1-f32-nhwc")
     with pytest.raises(ArrayError, match=r"must be \(2, 5, 6, 2\)"):
-        binding._input(two, str(two), given("torch", 2, 2, 5, 6), True)
+        binding._shaped_input(two, str(two), given("torch", 2, 2, 5, 6), "nchw")
 
 
 class Spilling(NumpyRuntime):

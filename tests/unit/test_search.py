@@ -24,9 +24,9 @@ from tilewright.device import Device, for_architecture
 from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Config, Param, Rule
 from tilewright.problem import Problem
-from tilewright.search import ranking, space
+from tilewright.search import correction, ranking, space
 from tilewright.search import strategies as search
-from tilewright.search.correction import COMMON, NOISE, OWN, Correction
+from tilewright.search.correction import COMMON, NOISE, OWN
 from tilewright.search.experience import Bias, Experience, Lesson
 from tilewright.search.places import coordinates
 from tilewright.search.proposals import Proposals
@@ -54,9 +54,9 @@ def choose(
 ) -> list[Config]:  # fmt: skip
     best = min(measured.values(), default=math.inf)
     known = estimates or {}
-    return Correction(PARAMS).choose(
-        fresh, lambda c: known.get(c, 100.0), measured, waiting, best, count
-    )
+    return correction.choose(
+        PARAMS, fresh, lambda c: known.get(c, 100.0), measured, waiting, best, count
+    )[0]
 
 
 def test_the_models_best_comes_first() -> None:
@@ -100,7 +100,7 @@ def test_the_search_thinks_on_one_core() -> None:
         return 100.0
 
     with several_blas_threads():
-        Correction(PARAMS).choose([point(2), point(64)], estimate, {point(1): 90.0}, [], 90.0, 2)
+        correction.choose(PARAMS, [point(2), point(64)], estimate, {point(1): 90.0}, [], 90.0, 2)
         assert within and set(within) == {1}
         assert set(blas_threads()) == {2}
 
@@ -234,7 +234,7 @@ def test_failures_are_known_in_their_order(monkeypatch: pytest.MonkeyPatch) -> N
         strategy.tell(outcome(config, None, LAYER))
         told.append(config)
     known: list[Config] = []
-    monkeypatch.setattr(Correction, "choose", lambda self, f, e, measured, *_: known.extend(measured) or [])
+    monkeypatch.setattr(search, "choose", lambda p, f, e, measured, *_: (known.extend(measured) or [], 0.0))
     strategy.propose(8)
     assert known == told
 
@@ -249,8 +249,7 @@ def test_posterior_is_that_of_the_normal_distribution() -> None:
     """One measurement: the textbook's two-variable conditional."""
     import numpy as np
 
-    correction = Correction(PARAMS)
-    error, variance, _ = correction._given([point(4)], [point(1)], np.array([0.2]))
+    error, variance, _ = correction._given(PARAMS, [point(4)], [point(1)], np.array([0.2]))
     prior, shared = COMMON**2 + OWN**2 + NOISE**2, COMMON**2 + OWN**2 * math.exp(-2 / 4)
     assert error[0] == pytest.approx(shared / prior * 0.2)
     assert variance[0] == pytest.approx(prior - shared**2 / prior)

@@ -111,7 +111,7 @@ def test_a_quick_study_tells_of_its_own_sizes(name: str) -> None:
 def test_a_published_table_beside_a_quick_run_is_marked(runtime: Runtime) -> None:
     part = engine.study("diannao", quick=True).parts[6]
     assert isinstance(part, Breakdown) and part.table
-    *_, found = engine._run(replace(part, layers=(SMALL,), steps=part.steps[:1]), lab(runtime))
+    *_, found = engine.run_part(replace(part, layers=(SMALL,), steps=part.steps[:1]), lab(runtime))
     assert [column.title for column in found.columns] == ["activity", "8x8", "published at full size"]
 
 
@@ -220,7 +220,7 @@ def test_quick_run(name: str, runtime: Runtime) -> None:
     assert CHECKED.keys() == set(engine.NAMES)
     used, checked = lab(runtime), 0
     for part in map(in_haste, engine.study(name).parts):
-        *_, found = engine._run(part, used)
+        *_, found = engine.run_part(part, used)
         assert found.left == () and (found.rows or "left out" in found.note)
         if isinstance(part, Steps):
             ran = {(row["layer"], row["step"]) for row in found.rows if row["layer"] != "sum"}
@@ -273,7 +273,7 @@ def test_what_cannot_run_leaves_its_reason(runtime: Runtime) -> None:
             Step("odd", config="textbook:step=9"),
         ),
     )  # fmt: skip
-    *_, found = engine._run(part, lab(runtime))
+    *_, found = engine.run_part(part, lab(runtime))
     rows = {str(row["step"]): row for row in found.rows}
     assert rows["naive"]["speedup"] == 1.0 and rows["held"]["published_speedup"] == 2.0
     assert rows["naive"]["published"] == "10ms, 5 GFLOP/s"
@@ -292,7 +292,7 @@ def test_a_wrong_kernel_gets_no_time(runtime: Runtime, monkeypatch: pytest.Monke
     monkeypatch.setattr(
         Verifier, "check", lambda *a, **k: replace(check(*a, **k), ok=False, reason="one element is off")
     )
-    (part,) = engine._run(Steps("t", (SMALL,), (Step("naive", config=NAIVE),)), lab(runtime))
+    (part,) = engine.run_part(Steps("t", (SMALL,), (Step("naive", config=NAIVE),)), lab(runtime))
     row = part.rows[0]
     assert row["reason"] == "wrong answer: one element is off" and "time_us" not in row
 
@@ -316,7 +316,7 @@ def test_spoilt_inputs_are_of_no_further_use(runtime: Runtime, monkeypatch: pyte
         with pytest.raises(RunError, match="changed x"):
             used.enter(Step("two"), SMALL)
     assert len(asked) == 1 and used.enter(Step("two"), SMALL).check
-    assert asked[0] not in used._verifiers.values()
+    assert asked[0] not in used._made.values()
 
 
 def test_the_peers_of_a_layer_share_their_inputs(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:

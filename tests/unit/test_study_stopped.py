@@ -16,7 +16,7 @@ from tilewright.bench import environment
 from tilewright.cli import main
 from tilewright.report.study import heading, part_table
 from tilewright.runtime.base import Runtime
-from tilewright.studies import engine
+from tilewright.studies import engine, study_run
 from tilewright.studies.document import document as document_of
 from tilewright.studies.document import load
 from tilewright.studies.lab import Lab
@@ -31,7 +31,7 @@ from tilewright.studies.study import (
     TuningCurves,
     Value,
 )
-from tilewright.studies.study_run import earlier_result
+from tilewright.studies.study_run import StudyRun, earlier_result
 
 __all__ = ["runtime"]  # a fixture
 
@@ -64,14 +64,14 @@ def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_part_grows_layer_by_layer(runtime: Runtime) -> None:
-    first, second = engine._run(STUDY.parts[0], lab(runtime))
+    first, second = engine.run_part(STUDY.parts[0], lab(runtime))
     assert (first.left, second.left) == (("B",), ())
     assert [row["layer"] for row in first.rows] == ["A", "A"]
     assert [row["layer"] for row in second.rows] == ["A", "A", "B", "B", "sum", "sum"]
     assert first.rows == second.rows[:2] and first.rows[0]["speedup"] == 1.0
     assert second.rows[4]["time_us"] == pytest.approx(sum(float(second.rows[i]["time_us"]) for i in (0, 2)))
     assert any("not measured yet: B" in note for note in part_table(first).notes)
-    curves = list(engine._run(STUDY.parts[1], lab(runtime)))
+    curves = list(engine.run_part(STUDY.parts[1], lab(runtime)))
     assert [part.left for part in curves] == [("B",), ()]
     assert {row["layer"] for row in curves[0].rows} == {"A"}
     assert curves[0].rows == curves[1].rows[:2] and len(curves[1].rows) == 4
@@ -184,7 +184,7 @@ def test_a_study_of_several_days_says_so() -> None:
 
 def at(commit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the code be of a commit."""
-    for module in (environment, engine):
+    for module in (environment, study_run):
         monkeypatch.setattr(module, "commit", lambda: commit)
 
 
@@ -257,7 +257,7 @@ def test_a_file_of_something_else_is_not_gone_on_with(
 ) -> None:  # fmt: skip
     file = tmp_path / "x.json"
     part = PartResult("steps", "ladder", "", (), (), left=tuple(changed.pop("left", ())))
-    document = document_of(engine.result(STUDY, lab(runtime), [part])) | changed
+    document = document_of(StudyRun(STUDY, {}, latest={part.title: part}).result(lab(runtime))) | changed
     file.write_text(text := json.dumps(document))
     assert run(monkeypatch, "--json", str(file), "--resume") == 2
     shown = capsys.readouterr().err
@@ -268,7 +268,7 @@ def test_a_file_of_something_else_is_not_gone_on_with(
 
 def test_quick_sizes_are_not_gone_on_with_in_full(runtime: Runtime, tmp_path: Path) -> None:
     file = tmp_path / "x.json"
-    file.write_text(json.dumps(document_of(engine.result(STUDY, lab(runtime), ()))))
+    file.write_text(json.dumps(document_of(StudyRun(STUDY, {}).result(lab(runtime)))))
     with pytest.raises(StudyError, match="with --quick; give it, or name another file after --json"):
         earlier_result(file, STUDY, replace(lab(runtime), quick=False))
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.device import for_architecture
-from tilewright.device.architectures import ARCHITECTURES
+from tilewright.device import ARCHITECTURES, for_architecture
 from tilewright.errors import ConfigError
 from tilewright.floor import floor
 from tilewright.kernels import FAMILIES, family_of, pick

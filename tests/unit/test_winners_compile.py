@@ -23,8 +23,7 @@ from pathlib import Path
 import pytest
 
 import tilewright
-from tilewright.device import for_architecture
-from tilewright.device.architectures import ARCHITECTURES
+from tilewright.device import ARCHITECTURES, for_architecture
 from tilewright.dispatch.guesses import GUESSES
 from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family_of

@@ -45,12 +45,12 @@ CONFIG = Config.parse("reference:v=1")
 PROBLEM = "n1c1h2w2k1r1s1-f32"
 
 REQUESTS = (
-    Job(PROBLEM, "cuda", 1, 2, {"backend": "cuda"}), Rest(), Prepare(), Compile(CONFIG),
-    Try(CONFIG, math.inf, True), Compare((CONFIG, CONFIG), Limits(max_rounds=3)),
+    Job(PROBLEM, "cuda", 1, 2, {"backend": "cuda"}), Rest(), Prepare(), Compile(str(CONFIG)),
+    Try(str(CONFIG), math.inf, True), Compare([str(CONFIG)] * 2, asdict(Limits(max_rounds=3))),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: one.do)
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: type(one).__name__)
 def test_a_request_is_read_as_it_was_meant(request_: WorkerRequest) -> None:
     assert decode(json.loads(json.dumps(encode(request_)))) == request_
 
@@ -70,17 +70,17 @@ def say(**line):
     print(json.dumps(line), flush=True)
 for line in sys.stdin:
     request = json.loads(line)
-    if request["do"] == "open":
+    if request["do"] == "Job":
         say(stage="open")
         if request["index"] == 9:
             say(error="DeviceError", text="there is no such device")
         else:
             say(result=dict(device=facts, versions={"compiler": "none", "pid": str(os.getpid())}))
         continue
-    if request["do"] == "rest":
+    if request["do"] == "Rest":
         say(result=None)
         continue
-    if request["do"] in ("final", "prepare"):
+    if request["do"] in ("Compare", "Prepare"):
         if request.get("configs") == ["f:kind=0"]: os._exit(3)
         say(error="RunError", text="CUDA: CUDA_ERROR_ILLEGAL_ADDRESS")
         continue
@@ -93,7 +93,7 @@ for line in sys.stdin:
         say(stage="compile")
         sys.stderr.write("not in stage 'run'\\n"); sys.stderr.flush(); os._exit(7)
     if kind == 4: say(error="ValueError", text="a bug")
-    elif request["do"] == "compile": say(result=dict(outcome=None, reason="", compile_s=0.5))
+    elif request["do"] == "Compile": say(result=dict(outcome=None, reason="", compile_s=0.5))
     else: say(result=dict(record=record, spoilt=kind == 5))
 """
 
@@ -365,7 +365,7 @@ def test_a_child_runs_the_package_of_its_parent(tmp_path: Path) -> None:
     """And no other of its name, which comes first on its path."""
     (tmp_path / "tilewright").mkdir()
     (tmp_path / "tilewright" / "__init__.py").write_text("raise SystemExit('another')")
-    command, environment = python_child("tilewright.tuning.child")
+    command, environment = python_child()
     with Worker(Job(PROBLEM, "numpy"), command=["env", f"PYTHONPATH={tmp_path}", *command]) as worker:
         assert worker.device.backend == "numpy"
     assert environment["PYTHONSAFEPATH"] == "1"
@@ -452,7 +452,7 @@ def _pid(worker: Worker) -> int:
 def test_a_request_has_no_modules_imported() -> None:
     job = {**asdict(Job(PROBLEM, "numpy")), "families": "no_such_module"}
     with pytest.raises(TypeError, match="families"):
-        RequestHandler(lambda stage: None).handle(decode({"do": "open", **job}))
+        RequestHandler(lambda stage: None).handle(decode({"do": "Job", **job}))
 
 
 def test_refused_keeps_the_name() -> None:

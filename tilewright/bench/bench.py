@@ -82,7 +82,8 @@ class Bench:
         self.progress(f"{layer.name}: measuring", 0.8)
         ours, bound = self._ours(problem, inputs, truth)
         runs: dict[str, Run] = {OURS: bound.run} if bound else {}
-        if bound and self._on_cores():
+        # On cores events time our kernels, but only the clock times peers: then a whole call counts.
+        if bound and self.runtime.device.backend == "opencl" and self.runtime.unified:
             runs[CALL] = Blocking(bound.call)
         figures = self._measured(runs, offers.values())
         while any([entered.call_back(figures) for entered in offers.values()]):
@@ -122,10 +123,6 @@ class Bench:
         if figure is None:
             return floor_us(problem, self.runtime.device)
         return outdone(self.runtime, problem, figure.cold_us, family_of(ours.family).multiplies(problem))
-
-    def _on_cores(self) -> bool:
-        """Whether events time our kernels, but only the clock times peers: then a whole call counts."""
-        return self.runtime.device.backend == "opencl" and self.runtime.unified
 
     def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, BoundRun | None]:
         """Bind and verify the plan that a user would get."""

@@ -36,7 +36,7 @@ class OurFigure(Timed):
         stolen: share of the time that the CPU's host gave to others while this was measured.
         max_error: largest |y - reference|.
         error_bound: the a-priori bound at the element whose error is largest relative to its bound.
-        worst: largest error / bound over all elements.
+        worst: largest error / bound over all elements; at most 1 when right.
         deterministic: whether two runs give the same bits.
         workspace_bytes: device memory in addition to x, the packed filter, bias and y; 8 bytes are the
             counters by which a CPU's cores distribute the work.
@@ -156,11 +156,6 @@ class BenchRow:
     def floor_share(self) -> float | None:
         """Floor / our time: 1 is as fast as the device can be."""
         return self.floor_us / self.ours.cold_us if self.ours.cold_us else None
-
-    @property
-    def error_over_bound(self) -> float | None:
-        """Our largest error / bound over all elements; at most 1 when right."""
-        return self.ours.worst
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as in the results file; times are rounded to a nanosecond."""

@@ -34,7 +34,9 @@ def doctor(json_file: options.JsonFile = None) -> None:
     For what is missing it says what to install.
     """
     outputs.check({"--json": json_file})
-    devices = _devices()
+    from tilewright.runtime import list_devices
+
+    devices = list_devices()
     document: dict[str, Any] = {
         "tilewright": __version__,
         "python": platform.python_version(),
@@ -45,12 +47,6 @@ def doctor(json_file: options.JsonFile = None) -> None:
         "cache": _cache(),
     }
     emit(Table("", ("what", "found"), tuple(_rows(document)), words=True), document, json_file)
-
-
-def _devices() -> list[Any]:
-    from tilewright.runtime import list_devices
-
-    return list(list_devices())
 
 
 def _installed(name: str) -> str | None:

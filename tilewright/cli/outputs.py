@@ -38,7 +38,7 @@ def check(files: Mapping[str, Path | None], read: Iterable[Path | str] = ()) -> 
         if is_stdout(file) and option not in TO_STDOUT:
             raise OptionError(f"{option} -: cannot be printed to standard output; name a file")
         place = "-" if is_stdout(file) else _writable(file, option)
-        if place in taken and not _endless(place):
+        if place in taken and not (isinstance(place, Path) and _endless(place)):
             raise OptionError(f"{option} {file}: {taken[place]} is already written there; name another file")
         if place in inputs:
             raise OptionError(f"{option} {file}: is read by this command; name another file")
@@ -46,9 +46,9 @@ def check(files: Mapping[str, Path | None], read: Iterable[Path | str] = ()) -> 
     return "-" in taken
 
 
-def _endless(place: object) -> bool:
+def _endless(file: Path) -> bool:
     """Whether a file accepts any number of writes: /dev/null, a pipe."""
-    return isinstance(place, Path) and place.exists() and not place.is_file()
+    return file.exists() and not file.is_file()
 
 
 def is_stdout(file: Path | None) -> bool:
@@ -58,7 +58,7 @@ def is_stdout(file: Path | None) -> bool:
 
 def is_replaceable(file: Path) -> bool:
     """Whether a file can be rewritten: not standard output, a pipe or a device."""
-    return not is_stdout(file) and (file.is_file() or not file.exists())
+    return not is_stdout(file) and not _endless(file)
 
 
 def to_resume(json_file: Path | None) -> Path:
@@ -160,12 +160,12 @@ def write(file: Path, content: str | bytes, option: str) -> None:
 
 def _behind_links(file: Path) -> Path:
     """Return the file with links resolved; a pipe or a device as named, since it may have no other name."""
-    return file if file.exists() and not file.is_file() else file.resolve()
+    return file if _endless(file) else file.resolve()
 
 
 def _is_replaced(file: Path) -> bool:
     """Whether a file can be replaced by a rename: it is regular, and its folder can be written."""
-    return (file.is_file() or not file.exists()) and os.access(file.parent, os.W_OK)
+    return not _endless(file) and os.access(file.parent, os.W_OK)
 
 
 def _tried(real: Path) -> Path:

@@ -36,7 +36,7 @@ def profile(
     runtime = opened.open_device(device)
     opened.make_ready(runtime, [named], "profile")  # calibrates here, not in the process that ncu profiles
     from tilewright.plans.plan import Plan
-    from tilewright.profiling.profiler import profile as profiled
+    from tilewright.profiling import profile as profiled
 
     chosen, why = opened.chosen(problem, runtime, deterministic, given)
     found = profiled(Plan.make(runtime, problem, chosen))

@@ -19,30 +19,12 @@ if TYPE_CHECKING:
     from tilewright.tuning.events import Event, TuneResult
 
 
+KNOWN = "known already; --again searches further"
 NOISY = "known already, but timed on a busy machine; --again measures and searches again"
 UNFINISHED = (
     "known already, but a trial of a search that was stopped was faster in a rough timing; "
     "--again finishes it"
 )
-
-
-@dataclass(frozen=True)
-class Winner:
-    """The winner of one layer.
-
-    Attributes:
-        record: the fastest correct kernel among the searched families.
-        trials: number of new trials.
-        seconds: time of the search; 0 if the winner came from the store.
-        note: how the search went, and which winner the store holds now.
-        stopped: why the search ended.
-    """
-
-    record: Record
-    trials: int = 0
-    seconds: float = 0.0
-    note: str = "known already; --again searches further"
-    stopped: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,8 +44,8 @@ class TuningSession:
     share: float = 1.0
     children: WorkerPool = field(default_factory=WorkerPool)
 
-    def winner(self, problem: Problem, name: str) -> Winner:
-        """Return the stored winner, or tune and store one.
+    def winner(self, problem: Problem, name: str) -> tuple[TuneResult, str]:
+        """Tune and store a winner, if there is none; say how the search went, and which winner is stored now.
 
         Raises:
             RunError: no config was correct; counts the outcomes.
@@ -74,13 +56,11 @@ class TuningSession:
             problem, self.runtime, self.store, self.wanted, lambda event: self._tell(event, name),
             self.children,
         )  # fmt: skip
-        if result.known:
-            if result.winner.measurement is not None and result.winner.measurement.noisy:
-                return Winner(result.winner, note=NOISY)
-            rough = self._faster_trial(problem, result.winner)
-            return Winner(result.winner, note=UNFINISHED) if rough else Winner(result.winner)
-        became = self._became(problem, result)
-        return Winner(result.winner, len(result.records), result.seconds, became, result.stopped)
+        if not result.known:
+            return result, self._became(problem, result)
+        if result.winner.measurement is not None and result.winner.measurement.noisy:
+            return result, NOISY
+        return result, UNFINISHED if self._faster_trial(problem, result.winner) else KNOWN
 
     def known(self, problem: Problem) -> Record | None:
         """Return the stored winner, unless the user wants to continue the search."""
@@ -122,7 +102,7 @@ class TuningSession:
 
     def tune_s(self, problem: Problem) -> float:
         """Make sure that the store has a winner; return the seconds of tuning."""
-        return self.winner(problem, str(problem)).seconds
+        return self.winner(problem, str(problem))[0].seconds
 
     def _tell(self, event: Event, name: str) -> None:
         from tilewright.tuning.events import Comparing, Tried

@@ -87,12 +87,12 @@ def _row(session: TuningSession, layer: Layer, alone: bool) -> Row:
     problem, runtime = layer.problem, session.runtime
     row = {"name": layer.name, "problem": str(problem)}
     try:
-        winner = session.winner(problem, layer.name)
+        result, note = session.winner(problem, layer.name)
     except (ProblemError, CompileError, RunError) as error:
         if alone:
             raise
         return {**row, "reason": str(error)}
-    record = winner.record
+    record = result.winner
     assert record.measurement is not None and record.check is not None
     return {
         **row,
@@ -106,12 +106,12 @@ def _row(session: TuningSession, layer: Layer, alone: bool) -> Row:
         "worst": record.check.worst,
         "workspace_bytes": record.workspace_bytes,
         "deterministic": record.deterministic,
-        "trials": winner.trials,
-        "tune_s": winner.seconds,
-        "note": winner.note,
+        "trials": len(result.records),
+        "tune_s": result.seconds,
+        "note": note,
         "noisy": record.measurement.noisy,
         "stolen": record.measurement.stolen,
-        "stopped": winner.stopped,
+        "stopped": "" if result.known else result.stopped,
     }
 
 

@@ -1,6 +1,7 @@
 """Devices as plain values (``device.py``), and facts of NVIDIA's architectures (``architectures.py``)."""
 
 from tilewright.device.device import (
+    ARCHITECTURES,
     BACKENDS,
     Device,
     DeviceType,
@@ -12,5 +13,6 @@ from tilewright.device.device import (
 )
 
 __all__ = [
-    "BACKENDS", "Device", "DeviceType", "Rates", "chip", "for_architecture", "parse_selector", "read_key",
+    "ARCHITECTURES", "BACKENDS", "Device", "DeviceType", "Rates", "chip", "for_architecture",
+    "parse_selector", "read_key",
 ]  # fmt: skip

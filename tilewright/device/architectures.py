@@ -1,4 +1,4 @@
-"""Facts of NVIDIA's architectures: the features and rates of each, and the datasheets of some GPUs.
+"""Facts of NVIDIA's architectures: the features and rates of each.
 
 An architecture is named as compilers do ("sm_90"); its compute capability is the number in it (90). Drivers
 do not report these facts. Sources: NVIDIA's white papers of V100, A100, H100 and B200's data sheet for tensor
@@ -8,7 +8,6 @@ cores; else the CUDA programming guide's tables of compute capabilities and of a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 WARP = 32  # threads
 
@@ -35,56 +34,6 @@ _OF_OTHERS = 512  # of either
 _F64 = {60: 0.5, 70: 0.5, 75: 1 / 32, 80: 1.0, 90: 1.0, 100: 0.5}
 _F64_OF_OTHERS = 1 / 64
 _HALF_F64 = (80, 90, 100)  # f64 without tensor cores is half as fast as f32, else 1/64
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """Datasheet facts of one GPU, as ``Device`` has them.
-
-    Attributes:
-        name: the vendor's name for it.
-        units: its SMs.
-        threads_per_unit, blocks_per_unit: most that are resident on an SM.
-        shared_per_block_kb, shared_per_unit_kb: most shared memory of a block and of an SM, in KB (2^10).
-        l2_mb: its L2 cache, in MB (2^20).
-        clock_ghz: the boost clock.
-        read_gbs: bandwidth of its memory, 1e9 bytes/s.
-        f32_tflops: 1e12 flops/s of f32 multiply-adds, 2 flops each.
-    """
-
-    name: str
-    units: int
-    threads_per_unit: int
-    blocks_per_unit: int
-    shared_per_block_kb: int
-    shared_per_unit_kb: int
-    l2_mb: int
-    clock_ghz: float
-    read_gbs: float
-    f32_tflops: float
-
-
-# Those to compile for where no GPU is present.
-ARCHITECTURES = {
-    "sm_75": Gpu(
-        name="NVIDIA T4", units=40, threads_per_unit=1024, blocks_per_unit=16, shared_per_block_kb=64,
-        shared_per_unit_kb=64, l2_mb=4, clock_ghz=1.59, read_gbs=320, f32_tflops=8.1,
-    ),
-    "sm_80": Gpu(
-        name="NVIDIA A100", units=108, threads_per_unit=2048, blocks_per_unit=32, shared_per_block_kb=163,
-        shared_per_unit_kb=164, l2_mb=40, clock_ghz=1.41, read_gbs=1555, f32_tflops=19.5,
-    ),
-    "sm_90": Gpu(
-        name="NVIDIA H100 80GB HBM3", units=132, threads_per_unit=2048, blocks_per_unit=32,
-        shared_per_block_kb=227, shared_per_unit_kb=228, l2_mb=50, clock_ghz=1.98, read_gbs=3050,
-        f32_tflops=65.0,
-    ),
-    "sm_120": Gpu(
-        name="NVIDIA RTX PRO 6000", units=188, threads_per_unit=1536, blocks_per_unit=24,
-        shared_per_block_kb=99, shared_per_unit_kb=100, l2_mb=128, clock_ghz=2.6, read_gbs=1792,
-        f32_tflops=125.0,
-    ),
-}  # fmt: skip
 
 
 def capability(arch: str) -> int:

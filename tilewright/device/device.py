@@ -1,4 +1,4 @@
-"""Device facts and calibrated rates, as plain values; needs no backend."""
+"""Device facts and calibrated rates, as plain values, and datasheets of some GPUs; needs no backend."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from tilewright.device.architectures import (
-    ARCHITECTURES,
     MAX_THREADS,
     REGS_PER_THREAD,
     REGS_PER_UNIT,
@@ -21,7 +20,7 @@ from tilewright.device.architectures import (
 from tilewright.errors import DeviceError, shown
 
 BACKENDS = ("cuda", "opencl", "numpy")
-_KB = 1024
+_KB, _MB = 1 << 10, 1 << 20
 _KEY = re.compile(rf"({'|'.join(BACKENDS)})/(.+)/([^/]*)/([0-9]{{1,6}})")
 _SELECTOR = re.compile(r"(cpu|cuda|opencl|numpy)(?::([0-9]{1,4}))?")
 
@@ -201,6 +200,42 @@ def chip(key: str) -> str:
     return f"cuda/{found.arch}/{found.units}" if found and found.backend == "cuda" else key
 
 
+def _gpu(arch: str, read_gbs: float, f32_tflops: float, **others: Any) -> Device:
+    """Return a GPU by its datasheet; ``others`` are facts that its architecture does not decide."""
+    number = capability(arch)
+    return Device(
+        backend="cuda", type=DeviceType.GPU, index=0, arch=arch, lanes=WARP, max_threads=MAX_THREADS,
+        regs_per_thread=REGS_PER_THREAD, regs_per_unit=REGS_PER_UNIT, max_cluster=max_cluster(number),
+        driver="none", rates=Rates(empty_us=3.3, read_gbs=read_gbs, f32_tflops=f32_tflops),
+        tensor_macs=tensor_macs(number), **others,
+    )  # fmt: skip
+
+
+_DATASHEETS = (
+    _gpu(
+        "sm_75", name="NVIDIA T4", units=40, threads_per_unit=1024, blocks_per_unit=16,
+        shared_per_block=64 * _KB, shared_per_unit=64 * _KB, l2_bytes=4 * _MB, clock_ghz=1.59, read_gbs=320,
+        f32_tflops=8.1,
+    ),
+    _gpu(
+        "sm_80", name="NVIDIA A100", units=108, threads_per_unit=2048, blocks_per_unit=32,
+        shared_per_block=163 * _KB, shared_per_unit=164 * _KB, l2_bytes=40 * _MB, clock_ghz=1.41,
+        read_gbs=1555, f32_tflops=19.5,
+    ),
+    _gpu(
+        "sm_90", name="NVIDIA H100 80GB HBM3", units=132, threads_per_unit=2048, blocks_per_unit=32,
+        shared_per_block=227 * _KB, shared_per_unit=228 * _KB, l2_bytes=50 * _MB, clock_ghz=1.98,
+        read_gbs=3050, f32_tflops=65.0,
+    ),
+    _gpu(
+        "sm_120", name="NVIDIA RTX PRO 6000", units=188, threads_per_unit=1536, blocks_per_unit=24,
+        shared_per_block=99 * _KB, shared_per_unit=100 * _KB, l2_bytes=128 * _MB, clock_ghz=2.6,
+        read_gbs=1792, f32_tflops=125.0,
+    ),
+)  # fmt: skip
+ARCHITECTURES = {gpu.arch: gpu for gpu in _DATASHEETS}  # to compile for where no GPU is present
+
+
 def for_architecture(arch: str) -> Device:
     """Return a datasheet Device for ``arch``, one of ARCHITECTURES, with no GPU present.
 
@@ -210,16 +245,7 @@ def for_architecture(arch: str) -> Device:
     if arch not in ARCHITECTURES:
         known = f"known are {', '.join(ARCHITECTURES)}"
         raise DeviceError(f"architecture {arch!r}: {known}; a GPU that is here needs none: --device cuda")
-    gpu, number = ARCHITECTURES[arch], capability(arch)
-    return Device(
-        name=gpu.name, backend="cuda", type=DeviceType.GPU, index=0, arch=arch, units=gpu.units,
-        lanes=WARP, max_threads=MAX_THREADS, regs_per_thread=REGS_PER_THREAD, regs_per_unit=REGS_PER_UNIT,
-        threads_per_unit=gpu.threads_per_unit, blocks_per_unit=gpu.blocks_per_unit,
-        shared_per_block=gpu.shared_per_block_kb * _KB, shared_per_unit=gpu.shared_per_unit_kb * _KB,
-        l2_bytes=gpu.l2_mb * _KB * _KB, clock_ghz=gpu.clock_ghz, max_cluster=max_cluster(number),
-        driver="none", rates=Rates(empty_us=3.3, read_gbs=gpu.read_gbs, f32_tflops=gpu.f32_tflops),
-        tensor_macs=tensor_macs(number),
-    )  # fmt: skip
+    return ARCHITECTURES[arch]
 
 
 def parse_selector(text: object) -> tuple[str | None, int]:

@@ -10,11 +10,10 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from tilewright.device import Device
 from tilewright.errors import ConfigError, StoreError
-from tilewright.files import atomic_write, read_json
+from tilewright.files import read_json
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
@@ -38,7 +37,8 @@ def ranked_for(
     found = _read(key)
     if found is None:
         found = _ranked(problem, device, families, deterministic)
-        _keep(key, found)
+        text = json.dumps({"key": key, "configs": [str(config) for config in found]})
+        cache_folder.keep(cache.GUESSES, f"{key}.json", text.encode())  # who compiles them warns if need be
     return found
 
 
@@ -56,21 +56,9 @@ def _ranked(
 def _read(key: str) -> list[Config] | None:
     """Return what is kept; None if nothing is, or it cannot be read."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, ConfigError, StoreError):
-        document = read_json(_path(key))
+        path = cache_folder.folder() / cache.GUESSES / f"{key}.json"
+        document = read_json(path)
         if document["key"] == key:
-            cache.used(_path(key))
+            cache.used(path)
             return [Config.parse(text) for text in document["configs"]]
     return None
-
-
-def _keep(key: str, configs: list[Config]) -> None:
-    """Keep choices; that they cannot be kept is no matter: who compiles them warns that nothing can be."""
-    text = json.dumps({"key": key, "configs": [str(config) for config in configs]})
-    with contextlib.suppress(OSError, StoreError):
-        path = _path(key)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        atomic_write(path, text.encode())
-
-
-def _path(key: str) -> Path:
-    return cache_folder.folder() / cache.GUESSES / f"{key}.json"

@@ -208,7 +208,7 @@ def _buffers(problem: Problem, blueprint: Blueprint) -> tuple[ExportedBuffer, ..
         if operand := problem.operands.get(name):
             layout = {"x": problem.layout_in, "w": "kcrs"}.get(name, problem.layout_out)
             layout = f" {layout}" if len(operand.shape) == 4 else ""
-            about = f"{what}, {_sizes(operand.shape)}{layout}, {operand.dtype}"
+            about = f"{what}, {'x'.join(map(str, operand.shape))}{layout}, {operand.dtype}"
             found.append(ExportedBuffer(name, operand.nbytes, False, about))
         elif name in EXTRAS:
             found.append(ExportedBuffer(name, UNUSED_BYTES, False, "bound, never read"))
@@ -218,7 +218,3 @@ def _buffers(problem: Problem, blueprint: Blueprint) -> tuple[ExportedBuffer, ..
         what = "workspace" if b.nbytes else "bound, never touched"
         found.append(ExportedBuffer(b.name, b.nbytes or UNUSED_BYTES, b.zeroed, what))
     return tuple(found)
-
-
-def _sizes(shape: tuple[int, ...]) -> str:
-    return "x".join(map(str, shape))

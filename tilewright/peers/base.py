@@ -28,10 +28,6 @@ Array = NDArray[Any]  # of a problem's dtypes
 _MOST_REASONS = 3  # most that are listed for a peer without contestants
 
 
-def _default_stream() -> int:
-    return 0
-
-
 @dataclass(frozen=True)
 class Setting:
     """Where and how peers run.
@@ -48,7 +44,7 @@ class Setting:
 
     device: Device
     threads: int = 1
-    stream: Callable[[], int] = _default_stream
+    stream: Callable[[], int] = lambda: 0
     timed: Callable[[Run], float] | None = None
     engines: int = 3
 

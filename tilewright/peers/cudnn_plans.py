@@ -220,7 +220,8 @@ def _listed(cudnn: Any, graph: Any) -> tuple[Any, tuple[str, str] | None]:
     modes = cudnn.heur_mode
     graph.create_execution_plans([modes.A, modes.B, modes.FALLBACK])
     refused: dict[str, int] = {}
-    for engine in range(_engine_count(graph)):
+    by_number = hasattr(graph, "create_execution_plan")  # not of an old front end
+    for engine in range(int(graph.get_engine_count()) if by_number else 0):
         try:
             graph.create_execution_plan(engine, {})
         except Exception as error:  # not for this layer or this device
@@ -231,11 +232,6 @@ def _listed(cudnn: Any, graph: Any) -> tuple[Any, tuple[str, str] | None]:
         return graph, None
     reasons = ", ".join(f"{count} {reason}" for reason, count in refused.items())
     return graph, (f"{sum(refused.values())} other engines", reasons)
-
-
-def _engine_count(graph: Any) -> int:
-    """Return the number of engines; 0 if the front end is too old to add one by its number."""
-    return int(graph.get_engine_count()) if hasattr(graph, "create_execution_plan") else 0
 
 
 def _names(graph: Any) -> dict[str, int]:

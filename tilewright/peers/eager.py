@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -42,37 +42,30 @@ def told(epilogue: Epilogue, fused: Collection[str]) -> str:
     return (f", {inside} fused" if inside else "") + (f", {apart} apart" if apart else "")
 
 
-class Eager:
-    """The remaining steps of an epilogue, each a kernel of its own; all but the pool are in place."""
+def eager(epilogue: Epilogue, bias: Any, z: Any, done: Collection[str], scale: Any = None) -> Step:
+    """Return a function of the remaining steps of an epilogue, each a kernel of its own; it overwrites its
+    argument unless there are none: all but the pool are in place.
 
-    def __init__(self, epilogue: Epilogue, bias: Any, z: Any, done: Collection[str], scale: Any = None):
-        """Choose the operations.
-
-        Args:
-            epilogue: the whole epilogue.
-            bias: tensor of shape (1, K, 1, 1), if there is one.
-            z: the residual, in the shape of the sum, if there is one.
-            done: steps that are done already.
-            scale: tensor of shape (1, K, 1, 1), if sums of i8 are requantised at the end.
-        """
-        alpha, beta = epilogue.alpha, epilogue.beta
-        steps = {
-            "alpha": lambda y: y.mul_(alpha),
-            "bias": lambda y: y.add_(bias),
-            "add": (lambda y: y.add_(z)) if beta == 1.0 else (lambda y: y.add_(z, alpha=beta)),
-            "act": _activation(epilogue),
-            "pool": _pool(epilogue),
-        }
-        self._steps: list[Step] = [steps[name] for name in words(epilogue) if name not in done]
-        if scale is not None:
-            torch = load("torch")
-            self._steps.append(lambda y: y.float().mul_(scale).round_().clamp_(-128, 127).to(torch.int8))
-
-    def __call__(self, y: Any) -> Any:
-        """Enqueue the steps; y is overwritten unless there are none."""
-        for step in self._steps:
-            y = step(y)
-        return y
+    Args:
+        epilogue: the whole epilogue.
+        bias: tensor of shape (1, K, 1, 1), if there is one.
+        z: the residual, in the shape of the sum, if there is one.
+        done: steps that are done already.
+        scale: tensor of shape (1, K, 1, 1), if sums of i8 are requantised at the end.
+    """
+    alpha, beta = epilogue.alpha, epilogue.beta
+    known = {
+        "alpha": lambda y: y.mul_(alpha),
+        "bias": lambda y: y.add_(bias),
+        "add": (lambda y: y.add_(z)) if beta == 1.0 else (lambda y: y.add_(z, alpha=beta)),
+        "act": _activation(epilogue),
+        "pool": _pool(epilogue),
+    }
+    steps: list[Step] = [known[name] for name in words(epilogue) if name not in done]
+    if scale is not None:
+        torch = load("torch")
+        steps.append(lambda y: y.float().mul_(scale).round_().clamp_(-128, 127).to(torch.int8))
+    return lambda y: reduce(lambda made, step: step(made), steps, y)
 
 
 def _activation(e: Epilogue) -> Step:

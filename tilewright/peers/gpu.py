@@ -13,7 +13,7 @@ from tilewright.arrays.use import on_host
 from tilewright.checking.inputs import Inputs
 from tilewright.errors import PeerError
 from tilewright.peers.base import Array, Contestant, Setting, as_nchw, as_output, foreign, load, one_line
-from tilewright.peers.eager import Eager, to_tensor
+from tilewright.peers.eager import Step, eager, to_tensor
 from tilewright.problem import Problem
 from tilewright.runtime.base import Run
 
@@ -88,7 +88,7 @@ class GpuArrays:
         """Enqueue on the setting's stream inside the context."""
         return self._on.on_stream()
 
-    def eager(self, problem: Problem, placed: GpuInputs, done: Collection[str]) -> Eager:
+    def eager(self, problem: Problem, placed: GpuInputs, done: Collection[str]) -> Step:
         """Return the remaining steps of the epilogue as separate operations.
 
         Raises:
@@ -96,7 +96,7 @@ class GpuArrays:
         """
         if not isinstance(self._on, _Torch):
             raise PeerError("an epilogue apart from the convolution needs PyTorch")
-        return Eager(problem.epilogue, placed.bias, placed.z, done, placed.scale)
+        return eager(problem.epilogue, placed.bias, placed.z, done, placed.scale)
 
     def copying(self, source: Any, target: Any) -> Run:
         """Return a run that copies one array to another of the same shape, whatever the layouts."""

@@ -38,7 +38,7 @@ from tilewright.peers.base import (
     unwritten,
     wall_us,
 )
-from tilewright.peers.eager import Eager, to_tensor, told
+from tilewright.peers.eager import Step, eager, to_tensor, told
 from tilewright.problem import Problem
 from tilewright.runtime.base import Blocking, Run
 
@@ -135,7 +135,7 @@ class _Layer:
         bias = None if self.bias is None else self.bias.to_mkldnn()
         z = None if self.z is None else self.z.contiguous().to_mkldnn()
         where = (self.pad, self.stride, self.dilation, problem.groups)
-        left = Eager(problem.epilogue, None, z, _FUSED)
+        left = eager(problem.epilogue, None, z, _FUSED)
 
         def conv() -> Any:
             return left(torch.mkldnn_convolution(x, w, bias, *where))
@@ -150,11 +150,11 @@ class _Layer:
         made.convert_us = self.setting.quick_us(Blocking(convert, self.wake))
         return made
 
-    def eager(self, done: tuple[str, ...], form: Any) -> Eager:
+    def eager(self, done: tuple[str, ...], form: Any) -> Step:
         """Return the remaining steps of the epilogue, on tensors of a layout."""
         bias = None if self.bias is None else self.bias.view(1, -1, 1, 1)
         z = None if self.z is None else self.z.contiguous(memory_format=form)
-        return Eager(self.problem.epilogue, bias, z, done)
+        return eager(self.problem.epilogue, bias, z, done)
 
     def more_fused(self) -> tuple[str, ...]:
         """Return the other fused steps: an activation, or a residual of factor 1 and its ReLU."""

@@ -73,7 +73,7 @@ class Binding:
         signature = (layout, *given, *[seen.spec for seen in given.values()])
         known = self._known.get(signature)
         if known is None:
-            self._fit(given)
+            self._fit(x, given, beside, layout)
         if "out" in given:
             writable(given["out"], *[seen for name, seen in given.items() if name != "out"])
         if known and all([seen.aligned for seen in given.values()]):
@@ -85,17 +85,19 @@ class Binding:
             self._known = {**dict(most), signature: all(same) and result is arrays["y"]}
         return arrays, result
 
-    def _fit(self, given: Mapping[str, ArrayView]) -> None:
-        """Refuse what is missing, superfluous, elsewhere, of another dtype, or of another length than K."""
+    def _fit(
+        self, x: ArrayView, given: Mapping[str, ArrayView], beside: Mapping[str, ArrayView], layout: str
+    ) -> None:
+        """Refuse what is missing, superfluous, elsewhere, or of another dtype or shape."""
         if (names := {"w", "y", *given} - {"out"}) != self._operands.keys():
             raise unlike(self._problem, names)
-        self._at_home(given["x"])
+        self._at_home(x)
         same_home(*given.values())
-        for name, seen in given.items():
-            typed(seen, self._operands["y" if name == "out" else name].dtype, f" for {self._name}")
-        for name in ("bias", "scale"):
+        for name in ("x", "w"):
             if name in given:
-                shaped(given[name], self._operands[name].shape, f"{self._name}: one for each filter")
+                typed(given[name], self._problem.stored, f" for {self._name}")
+        _shaped_input(self._problem, self._name, x, layout)
+        require_fit(self._problem, x, beside, layout)
 
     def _at_home(self, seen: ArrayView) -> None:
         if seen.device != self._home:
@@ -110,15 +112,14 @@ class Binding:
     def _looked_at(
         self, x: ArrayView, beside: Mapping[str, ArrayView], layout: str
     ) -> tuple[dict[str, Array], Array]:
-        """Bind arrays of any signature."""
+        """Bind arrays of any signature that fits."""
         pr = self._problem
-        source, seen_as_nchw = _input(pr, self._name, x, layout == "nchw")
-        turned = seen_as_nchw and pr.layout_out == "nhwc"
-        target, result = _output(pr, self._name, x, beside.get("out"), turned)
+        source, turned = _input(pr, x, layout)
+        target, result = _output(pr, x, beside.get("out"), turned)
         arrays = {"x": source, "y": target}
         for key, seen in beside.items():
             if key != "out":
-                arrays[key] = _residual(pr, self._name, seen, turned) if key == "z" else in_place(seen)
+                arrays[key] = _residual(seen, turned) if key == "z" else in_place(seen)
         return arrays, result
 
 
@@ -128,43 +129,44 @@ def require_fit(pr: Problem, x: ArrayView, beside: Mapping[str, ArrayView], layo
     Raises:
         ArrayError: an array is; says what it must be.
     """
-    name, operands = str(pr), pr.operands
-    turned = _turned(pr, x, layout == "nchw") and pr.layout_out == "nhwc"
+    name, turned = str(pr), _turned(pr, x, layout) and pr.layout_out == "nhwc"
+    operands, in_nchw = pr.operands, {"z": (pr.n, pr.k, pr.p, pr.q), "out": (pr.n, pr.k, pr.y_p, pr.y_q)}
     for key, seen in beside.items():
         one = operands["y" if key == "out" else key]
         typed(seen, one.dtype, f" for {name}")
         if key in ("bias", "scale"):
             shaped(seen, one.shape, f"{name}: one for each filter")
-        elif key == "z":
-            _shaped_residual(pr, name, seen, turned)
+        elif turned:
+            shaped(seen, in_nchw[key], name + " in channels_last" * (key == "z"))
         else:
-            shaped(seen, _output_shape(pr, turned), name)
+            shaped(seen, one.shape, name)
 
 
-def _input(pr: Problem, name: str, x: ArrayView, may_turn: bool) -> tuple[Array, bool]:
-    """Return the kernel's input, and whether the caller sees nhwc as (N, C, H, W)."""
-    if _turned(pr, x, may_turn):
+def _shaped_input(pr: Problem, name: str, x: ArrayView, layout: str) -> None:
+    if _turned(pr, x, layout):
         shaped(x, (pr.n, pr.c, pr.h, pr.w), name + " in channels_last")
+    else:
+        shaped(x, pr.x_shape, name)
+
+
+def _input(pr: Problem, x: ArrayView, layout: str) -> tuple[Array, bool]:
+    """Return the kernel's input, and whether the caller sees an output in nhwc as (N, C, H, W)."""
+    if _turned(pr, x, layout):
         view = to_nhwc(x.array)
-        return (on_host(view) if x.device == "cpu" else view), True
-    shaped(x, pr.x_shape, name)
+        return (on_host(view) if x.device == "cpu" else view), pr.layout_out == "nhwc"
     return in_place(x, " or plan for nhwc" if pr.layout_in == "nchw" and x.channels_last else ""), False
 
 
-def _turned(pr: Problem, x: ArrayView, may_turn: bool) -> bool:
-    """Whether the caller sees an input in nhwc as (N, C, H, W)."""
-    return pr.layout_in == "nhwc" and may_turn and _in_channels_last(pr, x)
-
-
-def _in_channels_last(pr: Problem, x: ArrayView) -> bool:
-    """Whether a tensor is (N, C, H, W) in channels_last; if its strides fit both layouts, by its shape."""
+def _turned(pr: Problem, x: ArrayView, layout: str) -> bool:
+    """Whether the caller sees an input in nhwc as (N, C, H, W); if its strides fit both, by its shape."""
+    if pr.layout_in != "nhwc" or layout != "nchw":
+        return False
     by_shape = x.shape != pr.x_shape and x.shape == (pr.n, pr.c, pr.h, pr.w)
     return x.spec.channels_last or (by_shape and x.spec.both_ways)
 
 
-def _residual(pr: Problem, name: str, z: ArrayView, turned: bool) -> Array:
+def _residual(z: ArrayView, turned: bool) -> Array:
     """Return the kernel's residual; ``turned``: the caller sees nhwc as (N, C, H, W)."""
-    _shaped_residual(pr, name, z, turned)
     if not turned:
         return in_place(z)
     view = look("z", to_nhwc(z.array))
@@ -173,25 +175,11 @@ def _residual(pr: Problem, name: str, z: ArrayView, turned: bool) -> Array:
     return in_place(view)
 
 
-def _shaped_residual(pr: Problem, name: str, z: ArrayView, turned: bool) -> None:
-    if turned:
-        shaped(z, (pr.n, pr.k, pr.p, pr.q), name + " in channels_last")
-    else:
-        shaped(z, pr.z_shape, name)
-
-
-def _output_shape(pr: Problem, turned: bool) -> tuple[int, ...]:
-    return (pr.n, pr.k, pr.y_p, pr.y_q) if turned else pr.y_shape
-
-
-def _output(
-    pr: Problem, name: str, x: ArrayView, out: ArrayView | None, turned: bool
-) -> tuple[Array, Array]:
+def _output(pr: Problem, x: ArrayView, out: ArrayView | None, turned: bool) -> tuple[Array, Array]:
     """Return the kernel's output, and the same array as the caller gets it."""
     if out is None:
         y = empty(x, pr.y_shape, pr.dtype_out)
         return (on_host(y) if x.device == "cpu" else y), (to_nchw(y) if turned else y)
-    shaped(out, _output_shape(pr, turned), name)
     view = to_nhwc(out.array) if turned else out.array
     if not (look("out", view) if turned else out).contiguous:
         how = _TURNED if turned else f"contiguous, as {x.library}.empty makes it"

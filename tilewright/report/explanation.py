@@ -87,7 +87,7 @@ def sections(subject: Subject) -> list[Section]:
 
 def tables(found: list[Section]) -> list[Table]:
     """Return a small table for each section that is not empty."""
-    lines = {key: [(_name(k), _value(v)) for k, v in rows.items()] for key, rows in found if rows}
+    lines = {key: [(k.replace("_", " "), _value(v)) for k, v in rows.items()] for key, rows in found if rows}
     bodies = {key: tuple((name, text) for name, text in rows if text) for key, rows in lines.items()}
     return [Table(TITLES.get(key, key), ("", ""), body, words=True) for key, body in bodies.items()]
 
@@ -157,18 +157,18 @@ def _launches(subject: Subject) -> Facts:
 
 def _pool(subject: Subject) -> Facts:
     """How the pool is computed, and the cost of the other way: measured, else predicted."""
-    asked = (subject.problem, subject.device, subject.config)
-    if subject.problem.epilogue.pool is None or subject.blueprint is None:
+    problem, device, config = subject.problem, subject.device, subject.config
+    if problem.epilogue.pool is None or subject.blueprint is None:
         return {}
-    mine, here = _mine(subject), apart(*asked)
+    mine, here = _mine(subject), apart(problem, device, config)
     rows: Facts = {"here": WAYS[here], "other_way": WAYS[not here]}
-    if record := measured_otherwise(*asked, best_records(subject.history)):
+    if record := measured_otherwise(problem, device, here, best_records(subject.history)):
         rows |= {"other_config": record.config, **_timed("other_measured", _figure(record))}
         more = {"other_over_this": _figure(record).cold_us / _figure(mine).cold_us} if mine else {}
         return rows | more
-    if subject.estimate and (found := predicted_otherwise(*asked)):
-        config, estimate = found
-        rows |= {"other_config": str(config), "other_predicted_us": estimate.total_us}
+    if subject.estimate and (found := predicted_otherwise(problem, device, config, here)):
+        other, estimate = found
+        rows |= {"other_config": str(other), "other_predicted_us": estimate.total_us}
         return rows | {"other_over_this": estimate.total_us / subject.estimate.total_us}
     return rows | {"other_config": Shown(None, "none is legal")}
 
@@ -273,10 +273,6 @@ def _timed(name: str, figure: Measurement, more: str = "") -> Facts:
     """A time and its interval: two numbers in the JSON, one line in the table."""
     text = f"{time_text(figure.cold_us)} ± {width_text(figure.cold_us, figure.ci95_us)}{more}"
     return {f"{name}_us": Shown(figure.cold_us, text), f"{name}_ci95_us": Shown(figure.ci95_us)}
-
-
-def _name(key: str) -> str:
-    return key.replace("_", " ")
 
 
 def _value(value: str | float | int | Shown) -> str:

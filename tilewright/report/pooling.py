@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from tilewright.device import Device
@@ -27,38 +27,33 @@ def apart(problem: Problem, device: Device, config: Config) -> bool:
 
 
 def measured_otherwise(
-    problem: Problem, device: Device, config: Config, ranked: Sequence[Record]
+    problem: Problem, device: Device, here: bool, ranked: Sequence[Record]
 ) -> Record | None:
-    """Return the first record whose config pools in the other way."""
-    mine = apart(problem, device, config)
+    """Return the first record whose config pools in the other way than ``here``: ``apart`` or not."""
     for record in ranked:
         with suppress(ConfigError):  # a record of older kernels may be illegal now
             other = Config.parse(record.config)
             family_of(other.family).check(problem, device, other)
-            if apart(problem, device, other) != mine:
+            if apart(problem, device, other) != here:
                 return record
     return None
 
 
-def predicted_otherwise(problem: Problem, device: Device, config: Config) -> tuple[Config, Estimate] | None:
-    """Return the model's best config that pools in the other way, and its estimate."""
-    mine = apart(problem, device, config)
-    found = [
-        (other, estimate(family_of(other.family), problem, device, other))
-        for other in _candidates(problem, device, config)
-        if apart(problem, device, other) != mine
-    ]
-    return min(found, key=lambda item: item[1].total_us, default=None)
+def predicted_otherwise(
+    problem: Problem, device: Device, config: Config, here: bool
+) -> tuple[Config, Estimate] | None:
+    """Return the model's best config that pools in the other way than ``here``, and its estimate.
 
-
-def _candidates(problem: Problem, device: Device, config: Config) -> Iterator[Config]:
-    """Yield the config itself with the other way to combine sums, and the best few of each family."""
+    It is among the config itself with the other way to combine sums, and the first of each family.
+    """
     turned = NONE if config.values.get("combine") == TWO_PASS else TWO_PASS
+    found: list[Config] = []
     with suppress(ConfigError):
         other = Config.make(config.family, {**config.values, "combine": turned})
-        family_of(config.family).check(problem, device, other)
-        yield other
-    mine = apart(problem, device, config)
-    for another in usable(pick(FAMILIES, ()), problem, device)[0]:
-        ranked = (one for one, _ in rank(problem, device, another, LOOKED_AT))
-        yield from [one for one in ranked if apart(problem, device, one) != mine][:1]
+        family_of(other.family).check(problem, device, other)
+        found += [other] if apart(problem, device, other) != here else []
+    for family in usable(pick(FAMILIES, ()), problem, device)[0]:
+        ranked = (one for one, _ in rank(problem, device, family, LOOKED_AT))
+        found += [one for one in ranked if apart(problem, device, one) != here][:1]
+    estimates = [(one, estimate(family_of(one.family), problem, device, one)) for one in found]
+    return min(estimates, key=lambda item: item[1].total_us, default=None)

@@ -102,7 +102,7 @@ def _family_cell(name: str) -> Cell:
 
 def _cells(row: BenchRow, columns: Mapping[str, Cell]) -> tuple[str, ...]:
     ours = row.ours.cold_us
-    error = NONE if row.error_over_bound is None else f"{row.error_over_bound:.2g}"
+    error = NONE if row.ours.worst is None else f"{row.ours.worst:.2g}"
     theirs = [cell(row) for cell in columns.values()]
     mark = ("" if row.ours.deterministic else "†") + NOISY_MARK * row.ours.noisy
     share = floor_text(row.floor_share)

@@ -14,9 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tilewright.errors import StoreError, warn_once
-from tilewright.files import atomic_write, left_aside
+from tilewright.files import left_aside
 from tilewright.runtime.base import Built, Resources
-from tilewright.runtime.cache_folder import folder, forgets
+from tilewright.runtime.cache_folder import folder, keep
 
 SCHEMA = 1
 POCL = "pocl"  # PoCL's folder, below ours
@@ -146,7 +146,7 @@ def compiled(key: str, build: Callable[[], Built]) -> Built:
 def read(key: str) -> Built | None:
     """Return the entry of a key; None if there is none or it is not intact."""
     try:
-        path = _entry(key)
+        path = folder() / "kernels" / f"{key}.bin"
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
         with os.fdopen(os.open(path, flags), "rb") as file:
             data = file.read(_MAX_BYTES + 1)
@@ -174,21 +174,11 @@ def write(built: Built) -> None:
     """Keep a binary: written to a temporary file and renamed, so that nobody reads half of it."""
     head = {"key": built.key, "digest": hashlib.sha256(built.binary).hexdigest()}
     resources = {name: asdict(r) for name, r in built.resources.items()}
-    line = json.dumps({**head, "schema": SCHEMA, "resources": resources}).encode()
-    try:
-        path = _entry(built.key)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        atomic_write(path, line + b"\n" + built.binary)
-        if built.key.endswith(_TRIMS):
+    data = json.dumps({**head, "schema": SCHEMA, "resources": resources}).encode() + b"\n" + built.binary
+    what, loss = "write the cache of compiled kernels", "each run compiles again"
+    if keep("kernels", f"{built.key}.bin", data, what, loss) and built.key.endswith(_TRIMS):
+        with contextlib.suppress(OSError):  # of a file that may not be looked at
             trim()
-    except StoreError as error:
-        forgets(error)
-    except OSError as error:
-        forgets(f"cannot write the cache of compiled kernels ({error.strerror}): each run compiles again")
-
-
-def _entry(key: str) -> Path:
-    return folder() / "kernels" / f"{key}.bin"
 
 
 def _decode(key: str, data: bytes) -> Built | None:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tilewright.errors import StoreError, warn_once
+from tilewright.files import atomic_write
 
 _FIX = "set TILEWRIGHT_CACHE to a folder of your own"
 LEAST_FREE = 4 << 20  # bytes: drivers keep kernels there too, and fail without a reason, or abort, with less
@@ -103,6 +104,22 @@ def full(path: Path) -> str:
         if shutil.disk_usage(path).free < LEAST_FREE:
             return f"; the disk of the cache folder {path} is full; {_FIX} on another disk"
     return ""
+
+
+def keep(part: str, name: str, data: bytes, what: str = "", loss: str = "") -> bool:
+    """Write a file in a part of the cache folder; return whether that could be done.
+
+    If not, warn that one cannot ``what``, and what that means: the ``loss``; without them be silent.
+    """
+    try:
+        path = folder() / part / name
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        atomic_write(path, data)
+        return True
+    except (OSError, StoreError) as error:
+        if what:
+            forgets(f"cannot {what} ({error.strerror}): {loss}" if isinstance(error, OSError) else error)
+        return False
 
 
 def forgets(why: object) -> None:

@@ -12,6 +12,7 @@ from tilewright.runtime.base import Runtime
 
 # Settings that tell OpenCL's loader and PoCL which drivers and devices there are.
 _TOLD = ("OCL_ICD_FILENAMES", "OCL_ICD_VENDORS", "POCL_DEVICES")
+_BEST = ("cuda", "cpu", "numpy")
 _opened: dict[tuple[str, int], Runtime] = {}
 _opening = threading.Lock()  # plans are kept per runtime: a device may have only one
 
@@ -31,19 +32,14 @@ def open_runtime(backend: str | None = None, index: int = 0) -> Runtime:
     """
     if backend != "numpy":
         forked.refuse()
-    if backend is None:
+    kinds = _BEST if backend is None else _BEST[1:] if backend == "cpu" else (backend,)
+    for kind in kinds[:-1]:
         try:
-            return _open("cuda", index)
+            return _open(kind, index)
         except DeviceError:
-            return open_runtime("cpu", index)
-    if backend == "cpu":
-        try:
-            return _open("cpu", index)
-        except DeviceError:
-            if index:
+            if kind == "cpu" and index:  # there is one numpy
                 raise
-            return _open("numpy", 0)
-    return _open(backend, index)
+    return _open(kinds[-1], index)
 
 
 def _open(backend: str, index: int) -> Runtime:

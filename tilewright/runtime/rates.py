@@ -6,12 +6,13 @@ import contextlib
 import hashlib
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from tilewright.device import Device, Rates
 from tilewright.errors import StoreError
-from tilewright.files import atomic_write, read_json
+from tilewright.files import read_json
 from tilewright.runtime import cache_folder
+
+_PART = "rates"  # of the cache folder
 
 
 def calibrated(device: Device) -> Device:
@@ -27,7 +28,7 @@ def measured(device: Device) -> Rates:
 
 def _kept(device: Device, which: str) -> Rates | None:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, StoreError):
-        document = read_json(_path(device))
+        document = read_json(cache_folder.folder() / _PART / _name(device))
         if document["device"] == device.key:
             figures = {n: float(document[which][n]) for n in ("empty_us", "read_gbs", "f32_tflops")}
             if all(0 < value < 1e9 for value in figures.values()):
@@ -39,16 +40,9 @@ def keep(device: Device, rates: Rates, measured: Rates | None = None) -> None:
     """Keep calibrated rates for later processes, and those ``measured`` by calibration (None: the same)."""
     document = {"rates": asdict(rates), "measured": asdict(measured or rates)}
     text = json.dumps({"device": device.key, "driver": device.driver, **document})
-    try:
-        path = _path(device)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        atomic_write(path, text.encode())
-    except StoreError as error:
-        cache_folder.forgets(error)
-    except OSError as error:
-        why = f"cannot keep the calibrated rates ({error.strerror}): each process calibrates again"
-        cache_folder.forgets(why)
+    what, loss = "keep the calibrated rates", "each process calibrates again"
+    cache_folder.keep(_PART, _name(device), text.encode(), what, loss)
 
 
-def _path(device: Device) -> Path:
-    return cache_folder.folder() / "rates" / (hashlib.sha256(device.key.encode()).hexdigest()[:24] + ".json")
+def _name(device: Device) -> str:
+    return hashlib.sha256(device.key.encode()).hexdigest()[:24] + ".json"

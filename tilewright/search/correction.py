@@ -46,70 +46,61 @@ def on_one_core() -> Iterator[None]:
         yield
 
 
-class Correction:
-    """The model's error on one problem, from the configs of one family that were measured."""
+@on_one_core()
+def choose(
+    params: Sequence[Param], fresh: Sequence[Config], estimate_us: Callable[[Config], float],
+    measured_us: Mapping[Config, float], waiting: Sequence[Config], best_us: float, count: int,
+) -> tuple[list[Config], float]:  # fmt: skip
+    """Return the configs to measure next, in this order, and the gain that is expected of the first of them,
+    as a share of the best time.
 
-    def __init__(self, params: Sequence[Param]) -> None:
-        self._params = params
-        self.gain = np.inf  # expected of the config chosen first, as a share of the best time
+    Args:
+        params: of the family.
+        fresh: configs to choose among.
+        estimate_us: the model's time of a config.
+        measured_us: the time of each measured config.
+        waiting: configs that were chosen before and are not measured yet.
+        best_us: the least time to improve on; infinity if there is none.
+        count: how many to choose, at most.
+    """
+    pool = [*sorted(fresh, key=estimate_us), *waiting]
+    known = sorted(measured_us, key=measured_us.__getitem__)[:MOST]
+    errors = np.array([log(measured_us[c] / estimate_us(c)) for c in known])
+    error, variance, seen = _given(params, pool, [*known, *waiting], errors)
+    expected = np.log(np.array([estimate_us(c) for c in pool])) + error
+    places = coordinates(params, pool)
+    free = np.arange(len(pool)) < len(fresh)
+    best = min([log(best_us), *expected[len(fresh) :]])
+    chosen: list[Config] = []
+    first = np.inf if best == np.inf else 0.0
+    for _ in range(min(count, len(fresh))):
+        gain = _improvement(best - expected, np.sqrt(variance)) if best < np.inf else -expected
+        pick = int(np.argmax(np.where(free, gain, -np.inf)))
+        if not chosen and best < np.inf:
+            first = float(gain[pick])
+        chosen.append(pool[pick])
+        free[pick], best = False, min(best, expected[pick])
+        # As if it were measured, and as expected: only what is uncertain changes.
+        told = _covariance(places, places[pick : pick + 1])[:, 0] - seen.T @ seen[:, pick]
+        seen = np.vstack([seen, told / sqrt(variance[pick])])
+        variance = np.maximum(variance - seen[-1] ** 2, NOISE**2)
+    return chosen, first
 
-    @on_one_core()
-    def choose(
-        self,
-        fresh: Sequence[Config],
-        estimate_us: Callable[[Config], float],
-        measured_us: Mapping[Config, float],
-        waiting: Sequence[Config],
-        best_us: float,
-        count: int,
-    ) -> list[Config]:
-        """Return the configs to measure next, in this order.
 
-        Args:
-            fresh: configs to choose among.
-            estimate_us: the model's time of a config.
-            measured_us: the time of each measured config.
-            waiting: configs that were chosen before and are not measured yet.
-            best_us: the least time to improve on; infinity if there is none.
-            count: how many to choose, at most.
-        """
-        pool = [*sorted(fresh, key=estimate_us), *waiting]
-        known = sorted(measured_us, key=measured_us.__getitem__)[:MOST]
-        errors = np.array([log(measured_us[c] / estimate_us(c)) for c in known])
-        error, variance, seen = self._given(pool, [*known, *waiting], errors)
-        expected = np.log(np.array([estimate_us(c) for c in pool])) + error
-        places = coordinates(self._params, pool)
-        free = np.arange(len(pool)) < len(fresh)
-        best = min([log(best_us), *expected[len(fresh) :]])
-        chosen: list[Config] = []
-        self.gain = np.inf if best == np.inf else 0.0
-        for _ in range(min(count, len(fresh))):
-            gain = _improvement(best - expected, np.sqrt(variance)) if best < np.inf else -expected
-            pick = int(np.argmax(np.where(free, gain, -np.inf)))
-            if not chosen and best < np.inf:
-                self.gain = float(gain[pick])
-            chosen.append(pool[pick])
-            free[pick], best = False, min(best, expected[pick])
-            # As if it were measured, and as expected: only what is uncertain changes.
-            told = _covariance(places, places[pick : pick + 1])[:, 0] - seen.T @ seen[:, pick]
-            seen = np.vstack([seen, told / sqrt(variance[pick])])
-            variance = np.maximum(variance - seen[-1] ** 2, NOISE**2)
-        return chosen
+def _given(
+    params: Sequence[Param], pool: Sequence[Config], points: Sequence[Config], errors: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return the posterior mean and variance of the pool's errors, and how the points explain them.
 
-    def _given(
-        self, pool: Sequence[Config], points: Sequence[Config], errors: Floats
-    ) -> tuple[Floats, Floats, Floats]:
-        """Return the posterior mean and variance of the pool's errors, and how the points explain them.
-
-        The errors of the first points are known; those of the others are yet to be measured.
-        """
-        at, places = coordinates(self._params, points), coordinates(self._params, pool)
-        root = np.linalg.cholesky(_covariance(at, at) + NOISE**2 * np.eye(len(at)))
-        seen = np.linalg.solve(root, _covariance(at, places))
-        known = len(errors)
-        white = np.linalg.solve(root[:known, :known], errors)
-        variance = COMMON**2 + OWN**2 + NOISE**2 - (seen**2).sum(axis=0)
-        return seen[:known].T @ white, np.maximum(variance, NOISE**2), seen
+    The errors of the first points are known; those of the others are yet to be measured.
+    """
+    at, places = coordinates(params, points), coordinates(params, pool)
+    root = np.linalg.cholesky(_covariance(at, at) + NOISE**2 * np.eye(len(at)))
+    seen = np.linalg.solve(root, _covariance(at, places))
+    known = len(errors)
+    white = np.linalg.solve(root[:known, :known], errors)
+    variance = COMMON**2 + OWN**2 + NOISE**2 - (seen**2).sum(axis=0)
+    return seen[:known].T @ white, np.maximum(variance, NOISE**2), seen
 
 
 def _covariance(a: Floats, b: Floats) -> Floats:

@@ -91,15 +91,11 @@ class Experience:
     def _near(self, family: Family, problem: Problem) -> list[Lesson]:
         """Return the lessons of the nearest layers, whatever device they are of."""
         here = features(problem)
-        lessons = [e for e in self.lessons if e.family == family.name and _alike(e.problem, problem)]
+        own = (e for e in self.lessons if e.family == family.name)
+        lessons = [e for e in own if e.problem.timed_as == problem.timed_as]
         layers = {str(e.problem): float(np.abs(features(e.problem) - here).sum()) for e in lessons}
         nearest = sorted(layers, key=lambda name: (layers[name], name))[:NEAREST]
         return [e for e in lessons if str(e.problem) in nearest]
-
-
-def _alike(one: Problem, other: Problem) -> bool:
-    """Whether the model errs alike on both layers."""
-    return one.timed_as == other.timed_as
 
 
 class Bias:

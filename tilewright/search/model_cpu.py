@@ -81,14 +81,10 @@ AVX2_CORE = CoreCoefficients(
 )  # fmt: skip
 
 
-def coefficients(device: Device) -> CoreCoefficients:
-    """Return the constants of a device's cores."""
-    return AVX2_CORE if device.lanes == 8 else CORE
-
-
 def cpu_estimate(device: Device, work: CpuWork) -> Estimate:
     """Model of a CPU: cores take blocks in turn, each bound by its busiest pipe or cache."""
-    k, flops = coefficients(device), device.rates.f32_tflops * 1e3 / device.units  # in GFLOP/s
+    k = AVX2_CORE if device.lanes == 8 else CORE
+    flops = device.rates.f32_tflops * 1e3 / device.units  # in GFLOP/s
     # No core does more than two vectors a cycle: a higher peak tells a higher clock.
     clock_ghz = max(device.clock_ghz, flops / (4.0 * device.lanes))
     cycle_us, lanes = 1e-3 / clock_ghz, flops / (2.0 * clock_ghz)  # multiply-adds a cycle

@@ -15,7 +15,7 @@ from tilewright.record import Record
 
 
 class Strategy(Protocol):
-    """Chooses what to try next."""
+    """Chooses what to try next. One that is derived from it predicts nothing and learns nothing by itself."""
 
     def propose(self, count: int) -> list[Config]:
         """Return at most ``count`` configs not proposed before; none when there are no more."""
@@ -23,22 +23,22 @@ class Strategy(Protocol):
 
     def tell(self, record: Record) -> None:
         """Learn an outcome."""
-        ...
+        return
 
     def promise_us(self, known_us: float = math.inf) -> float:
         """Return the least time that it expects, before any measurement; infinity if it expects nothing.
 
         ``known_us`` is what another promised: who is far from it need not look closely.
         """
-        ...
+        return math.inf
 
     def preview(self, count: int) -> list[Config]:
         """Return the best configs behind ``promise_us``, at most ``count``."""
-        ...
+        return []
 
     def gain(self) -> float:
         """Return how much faster its last proposals may be, as a share of the best; infinity: unknown."""
-        ...
+        return math.inf
 
 
 def batch_size(trials: int | None, most: int = 8) -> int:

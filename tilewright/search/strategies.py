@@ -16,7 +16,7 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Record
-from tilewright.search.correction import Correction
+from tilewright.search.correction import choose
 from tilewright.search.experience import Experience
 from tilewright.search.proposals import Strategy
 from tilewright.search.ranking import Among, ModelRanking
@@ -27,26 +27,7 @@ POOL = 60  # configs of the model's order that are looked at for each one to cho
 FAILED = 2.0  # a config that failed counts as this many times slower than estimated
 
 
-class Uninformed:
-    """A strategy that predicts nothing and learns nothing."""
-
-    def promise_us(self, known_us: float = inf) -> float:
-        """Expect nothing."""
-        return inf
-
-    def preview(self, count: int) -> list[Config]:
-        """Return nothing: no config is better than another."""
-        return []
-
-    def gain(self) -> float:
-        """Expect anything."""
-        return inf
-
-    def tell(self, record: Record) -> None:
-        """Learn nothing."""
-
-
-class Exhaustive(Uninformed):
+class Exhaustive(Strategy):
     """Every legal config, in the order of the space."""
 
     def __init__(self, space: Space, rng: random.Random, among: Among = None) -> None:
@@ -57,7 +38,7 @@ class Exhaustive(Uninformed):
         return list(islice(self._configs, count))
 
 
-class RandomSampling(Uninformed):
+class RandomSampling(Strategy):
     """Legal configs drawn at random, none twice."""
 
     def __init__(self, space: Space, rng: random.Random, among: Among = None) -> None:
@@ -81,7 +62,7 @@ class RandomSampling(Uninformed):
         return batch
 
 
-class ModelGuided:
+class ModelGuided(Strategy):
     """The model's order, corrected by what is measured; half of each batch climbs from the best."""
 
     climbing = 0.5  # share of a batch that are steps from the best
@@ -91,7 +72,6 @@ class ModelGuided:
         self, space: Space, rng: random.Random, among: Among = None, experience: Experience | None = None
     ) -> None:
         self._ranked = ModelRanking(space, rng, among, experience)
-        self._correction = Correction(space.params)
         self._times: dict[Config, float] = {}
         self._failed: dict[Config, None] = {}  # in their order: where two are as good, the first is taken
         self._proposed: set[Config] = set()
@@ -158,10 +138,9 @@ class ModelGuided:
         fresh = [c for c in dict.fromkeys(pool) if c not in self._proposed]
         expected = self._ranked.seen
         measured = {c: FAILED * expected[c] for c in self._failed} | self._times
-        chosen = self._correction.choose(
-            fresh, expected.__getitem__, measured, list(self._waiting), self._best_us, count
-        )
-        self._gain = max(self._gain, self._correction.gain)
+        params, waiting = self._ranked.space.params, list(self._waiting)
+        chosen, gain = choose(params, fresh, expected.__getitem__, measured, waiting, self._best_us, count)
+        self._gain = max(self._gain, gain)
         self._proposed.update(chosen)
         self._waiting.update(dict.fromkeys(chosen))
         return chosen

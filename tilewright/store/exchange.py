@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilewright.device import BACKENDS, Device, for_architecture, read_key
-from tilewright.device.architectures import ARCHITECTURES, capability
+from tilewright.device import ARCHITECTURES, BACKENDS, Device, read_key
+from tilewright.device.architectures import capability
 from tilewright.errors import ConfigError, ProblemError, StoreError, shown, warn_once
 from tilewright.fields import LINE, Fields
 from tilewright.kernels.config import MAX_VALUE, Config
@@ -183,7 +183,7 @@ def _facts(f: Fields, key: str, devices: Sequence[Device]) -> Device | None:
     if read.backend == "cuda" and not capability(read.arch):
         raise f.bad("device", "an architecture like sm_90 for the backend cuda")
     if read.backend == "cuda" and read.arch in ARCHITECTURES:
-        return replace(for_architecture(read.arch), name=read.name, units=read.units)
+        return replace(ARCHITECTURES[read.arch], name=read.name, units=read.units)
     return None
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
 
 from tilewright.errors import StoreError, shown
 from tilewright.fields import Fields
 from tilewright.record import Check, Measurement, Outcome, Record, Search, Spent, Standing, Versions
+
+T = TypeVar("T")
 
 # Fields of a Record that "context" has as texts; the source a row has beside them.
 _SAID = ("standing", "search", "versions", "shared_worst", "source")
@@ -83,42 +85,33 @@ def record_from_dict(data: object) -> Record:
         made = made_as(context)
     except ValueError:
         raise f.bad("context", "an object of strings, figures where they belong") from None
-    reason = f.data.get("reason", "")
-    if not isinstance(reason, str):
-        raise f.bad("reason", "a string")
     return Record(
         problem=f.text("problem"), device=f.text("device", 400), family=f.text("family"),
         config=f.text("config", 2000), outcome=Outcome(outcome), deterministic=f.boolean("deterministic"),
-        check=_check(f.data.get("check")), measurement=_measurement(f.data.get("measurement")),
-        reason=reason, registers=f.integer("registers", 0, 1 << 40),
+        check=_part(f, "check", Check, _check), measurement=_part(f, "measurement", Measurement, time_of),
+        reason=f.string("reason", ""), registers=f.integer("registers", 0, 1 << 40),
         workspace_bytes=f.integer("workspace_bytes", 0, 1 << 62),
         compile_s=f.number("compile_s"), **made,
     )  # fmt: skip
 
 
-def _check(data: object) -> Check | None:
-    if data is None:
+def _part(f: Fields, name: str, kind: type[T], read: Callable[[Fields], T]) -> T | None:
+    """Read a part of a record; None if it has none."""
+    if f.data.get(name) is None:
         return None
-    f = Fields(data, "record.check")
-    f.only(*Check.__dataclass_fields__)
+    found = f.section(name)
+    found.only(*(one.name for one in fields(kind)))  # type: ignore[arg-type]
+    return read(found)
+
+
+def _check(f: Fields) -> Check:
     # A failed check may well hold an infinite or NaN error: those are data too.
     errors = [f.data.get(name) for name in ("max_error", "bound", "worst")]
     if not all(type(e) in (int, float) for e in errors):
         raise StoreError(f"{f.path}: max_error, bound and worst must be numbers, got {shown(errors)}")
-    flags = [f.boolean(name) for name in ("ok", "exact", "repeatable")]
-    reason = f.data.get("reason", "")
-    if not isinstance(reason, str):
-        raise f.bad("reason", "a string")
+    ok, exact, repeatable = (f.boolean(name) for name in ("ok", "exact", "repeatable"))
     max_error, bound, worst = (float(e) for e in errors if e is not None)
-    return Check(flags[0], max_error, bound, worst, flags[1], flags[2], reason)
-
-
-def _measurement(data: object) -> Measurement | None:
-    if data is None:
-        return None
-    f = Fields(data, "record.measurement")
-    f.only(*Measurement.__dataclass_fields__)
-    return time_of(f)
+    return Check(ok, max_error, bound, worst, exact, repeatable, f.string("reason", ""))
 
 
 def time_of(f: Fields) -> Measurement:

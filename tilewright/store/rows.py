@@ -83,17 +83,6 @@ def where(problem: Problem | str | None, device_key: str | None) -> tuple[str, l
     return " AND ".join(f"{name} = ?" for name, _ in given) or "1", [value for _, value in given]
 
 
-def newest(database: Database, problem: Problem | str, device_key: str, right: bool) -> list[Found]:
-    """See ``Store.newest``."""
-    latest = (
-        "SELECT MAX(id) FROM records WHERE problem = ? AND device = ? "
-        "GROUP BY config, source, origin = 'imported'"
-    )
-    rightly = "AND outcome = 'correct' AND high_us IS NOT NULL" if right else ""
-    query = f"SELECT {READ} FROM records WHERE id IN ({latest}) {rightly} ORDER BY id DESC"
-    return select(database, query, [str(problem), device_key])
-
-
 def ranked(newest: Iterable[Found], deterministic: bool, sources: Sources | None = None) -> list[Found]:
     """Return the correct ones of ``Store.newest``, best first: winners of comparisons, others that were
     compared, then trials. A winner of other kernels than ``sources`` does not displace an older one.

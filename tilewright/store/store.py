@@ -22,7 +22,6 @@ from tilewright.store.rows import (
     READ,
     TABLES,
     Found,
-    newest,
     ranked,
     select,
     to_row,
@@ -205,7 +204,13 @@ class Store:
         Raises:
             StoreError: the store cannot be read.
         """
-        return newest(self.database, problem, device_key, right)
+        latest = (
+            "SELECT MAX(id) FROM records WHERE problem = ? AND device = ? "
+            "GROUP BY config, source, origin = 'imported'"
+        )
+        rightly = "AND outcome = 'correct' AND high_us IS NOT NULL" if right else ""
+        query = f"SELECT {READ} FROM records WHERE id IN ({latest}) {rightly} ORDER BY id DESC"
+        return select(self.database, query, [str(problem), device_key])
 
     def same_sizes(self, problem: Problem | str) -> set[tuple[str, str]]:
         """Return (layer, device key) for all layers of these sizes with records or shipped winners.

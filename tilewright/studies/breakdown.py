@@ -11,15 +11,16 @@ import numpy as np
 
 from tilewright.checking.inputs import Inputs
 from tilewright.dtypes import numpy_dtype
-from tilewright.errors import TilewrightError
+from tilewright.measuring.rounds import measure
 from tilewright.plans.plan import Plan
 from tilewright.runtime.base import Runtime
 from tilewright.studies.lab import Entry, Lab
-from tilewright.studies.published import PublishedTable, table
+from tilewright.studies.published import table
 from tilewright.studies.study import (
     FULL_SIZE,
     Breakdown,
     Column,
+    Counters,
     PartResult,
     Step,
     StudyLayer,
@@ -76,17 +77,9 @@ def _once(runtime: Runtime, plan: Plan, inputs: Inputs) -> dict[str, float]:
 
 def run_breakdown(part: Breakdown, lab: Lab) -> PartResult:
     """Time the activities of every step on every layer."""
-    found: dict[tuple[str, str], dict[str, float] | str] = {}
-    for layer in present(part.layers, lab.quick):
-        for step in part.steps:
-            lab.say(f"{part.title}: {layer.name}, {step.name}")
-            try:
-                found[layer.name, step.name] = _of(lab.enter(step, layer), lab)
-            except TilewrightError as error:
-                found[layer.name, step.name] = str(error)
-        lab.forget()
+    found = lab.each(part, lambda entry: _of(entry, lab))
     if part.table:
-        return beside(part.title, part.note, table(part.table), part.steps, found, OURS, lab.quick)
+        return beside(part, found, OURS, lab.quick)
     rows = tuple(_row(step, layer, found[layer.name, step.name])
                  for layer in present(part.layers, lab.quick) for step in part.steps)  # fmt: skip
     columns = (
@@ -101,7 +94,7 @@ def run_breakdown(part: Breakdown, lab: Lab) -> PartResult:
 def _of(entry: Entry, lab: Lab) -> dict[str, float]:
     if entry.plan is None:
         return {}
-    kernel = lab.kernel_us(entry)
+    kernel = measure({"it": entry.run}, entry.runtime, lab.limits)["it"].cold_us
     plan = Plan.make(entry.runtime, entry.problem, entry.plan.config)  # without the verifier's guards
     took = activities(entry.runtime, plan, lab.inputs(entry.problem))
     return {**took, "kernel": kernel, "device": kernel + took["copies"], "host": took["whole"]}
@@ -113,18 +106,14 @@ def _row(step: Step, layer: StudyLayer, took: Mapping[str, float] | str) -> dict
 
 
 def beside(
-    title: str,
-    note: str,
-    theirs: PublishedTable,
-    steps: tuple[Step, ...],
-    found: Mapping[tuple[str, str], Mapping[str, Any] | str],
-    names: Mapping[str, str],
-    quick: bool,
-) -> PartResult:
+    part: Breakdown | Counters, found: Mapping[tuple[str, str], Mapping[str, Any] | str],
+    names: Mapping[str, str], quick: bool,
+) -> PartResult:  # fmt: skip
     """Put a published table, one column per step, beside our figures of the same rows.
 
     Rows that only we have are at the end; a step that could not run has a reason.
     """
+    theirs = table(part.table)
     by_step = {step: values for (_, step), values in found.items()}
     reasons = [f"{step}: {why}" for step, why in by_step.items() if isinstance(why, str)]
     labels = list(theirs.rows)
@@ -133,14 +122,15 @@ def beside(
     rows = []
     for label in labels:
         row: dict[str, Value] = {"activity": label}
-        for step in steps:
+        for step in part.steps:
             values = by_step.get(step.name, "")
             if not isinstance(values, str):
                 row[step.name] = values.get(names.get(label, label))
             row[f"{step.name}|published"] = theirs.rows.get(label, {}).get(step.name)
         rows.append(row)
     columns, published = [Column("activity", theirs.corner)], "published" + f" {FULL_SIZE}" * quick
-    for step in steps:
+    for step in part.steps:
         columns.append(Column(step.name, step.name, "us" if theirs.times else ""))
         columns.append(Column(f"{step.name}|published", published))
-    return PartResult(title, "beside", " ".join([note, *reasons]).strip(), tuple(columns), tuple(rows))
+    note = " ".join([part.note, *reasons]).strip()
+    return PartResult(part.title, "beside", note, tuple(columns), tuple(rows))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from tilewright.errors import TilewrightError
-from tilewright.profiling.figures import KernelProfile, Profile
-from tilewright.profiling.profiler import profile
+from tilewright.profiling import profile
+from tilewright.profiling.figures import KernelProfile
 from tilewright.studies.breakdown import beside
 from tilewright.studies.lab import Entry, Lab
-from tilewright.studies.published import table
-from tilewright.studies.study import Counters, PartResult, present
+from tilewright.studies.study import Counters, PartResult
 
 # nvprof's name: our name.
 OURS = {
@@ -30,25 +28,13 @@ OURS = {
 
 def run_counters(part: Counters, lab: Lab) -> PartResult:
     """Profile every step; predicted figures are marked."""
-    found = dict[tuple[str, str], dict[str, str] | str]()
-    for layer in present(part.layers, lab.quick):
-        for step in part.steps:
-            lab.say(f"{part.title}: {layer.name}, {step.name}")
-            try:
-                found[layer.name, step.name] = _texts(_profile(lab.enter(step, layer)))
-            except TilewrightError as error:
-                found[layer.name, step.name] = str(error)
-    lab.forget()
-    return beside(part.title, part.note, table(part.table), part.steps, found, OURS, lab.quick)
+    return beside(part, lab.each(part, _figures), OURS, lab.quick)
 
 
-def _profile(entry: Entry) -> Profile:
+def _figures(entry: Entry) -> dict[str, str]:
+    """Return the figures of a step's longest launch as text; predicted ones end with "model"."""
     assert entry.plan is not None  # a peer's kernels are not profiled
-    return profile(entry.plan)
-
-
-def _texts(found: Profile) -> dict[str, str]:
-    """Return the figures of the longest launch as text; predicted ones end with "model"."""
+    found = profile(entry.plan)
     main = max(found.kernels, key=_time)
     mark = "" if found.source == "ncu" else " (model)"
     texts = {f.name: f"{f.value:.4g}{f.unit and ' ' + f.unit}{mark}" for f in main.figures}

@@ -1,15 +1,12 @@
-"""The engine that runs any study, from its description to its results."""
+"""The engine that finds any study, and runs each kind of part."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 
-from tilewright.bench.environment import commit, commits, device_of, now
 from tilewright.studies.breakdown import run_breakdown
 from tilewright.studies.counters import run_counters
-from tilewright.studies.document import StudyResult
 from tilewright.studies.lab import Lab
 from tilewright.studies.memory import run_memory
 from tilewright.studies.searching import run_search
@@ -41,29 +38,8 @@ def study(name: str, quick: bool = False) -> Study:
     return quickly(found) if quick else found
 
 
-def parts(wanted: Iterable[Part], lab: Lab, earlier: Mapping[str, PartResult]) -> Iterator[PartResult]:
-    """Run parts of a study one after the other; each is yielded as it grows, and finally when it is done.
-
-    ``earlier``: parts of a previous run, by title; complete ones are not run, the others are continued.
-    """
-    for part in wanted:
-        before = earlier.get(part.title)
-        if before and not before.left:
-            continue
-        theirs = commits(before.commit if before else "")
-        for found in _run(part, lab, before):
-            yield replace(found, date=now(), commit=theirs)
-
-
-def result(wanted: Study, lab: Lab, parts: Sequence[PartResult]) -> StudyResult:
-    """Assemble the results of a study so far."""
-    return StudyResult(
-        name=wanted.name, title=wanted.title, source=wanted.source, published_on=wanted.device,
-        quick=lab.quick, device=device_of(lab.runtime), date=now(), commit=commit(), parts=tuple(parts),
-    )  # fmt: skip
-
-
-def _run(part: Part, lab: Lab, before: PartResult | None = None) -> Iterator[PartResult]:
+def run_part(part: Part, lab: Lab, before: PartResult | None = None) -> Iterator[PartResult]:
+    """Run a part of a study, continuing ``before``; yield it as it grows, and finally when it is done."""
     if isinstance(part, Steps):
         yield from run_steps(part, lab, before)
     elif isinstance(part, TuningCurves):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tilewright.bench.contest import Entered, offered, true_answer
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
 from tilewright.device import Device, parse_selector
 from tilewright.dispatch.dispatch import dispatch
-from tilewright.errors import CompileError, ConfigError, ProblemError, RunError
+from tilewright.errors import CompileError, ConfigError, ProblemError, RunError, TilewrightError
 from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
@@ -28,8 +28,9 @@ from tilewright.runtime.capacity import cores
 from tilewright.search.ranking import rank
 from tilewright.search.space import Pins
 from tilewright.store import Store
-from tilewright.studies.study import Step, StudyLayer
+from tilewright.studies.study import Breakdown, Counters, Step, StudyLayer, present
 
+T = TypeVar("T")
 MOST_TRIED = 64  # most configs of a pinned space that are compiled before it counts as unusable
 QUICK = Limits(min_rounds=6, max_rounds=6, max_s=3.0, warm_runs=0)
 
@@ -46,7 +47,7 @@ class Entry:
     note: str = ""
 
 
-@dataclass
+@dataclass(eq=False)
 class Lab:
     """What all parts of a study share.
 
@@ -63,10 +64,7 @@ class Lab:
     tune: Callable[[Problem, tuple[str, ...]], None] | None = None
     tries: int = 4
     say: Callable[[str], None] = lambda text: None
-    _verifiers: dict[tuple[int, Problem], Verifier] = field(default_factory=dict)
-    _offers: dict[tuple[int, Problem, str], Entered] = field(default_factory=dict)
-    _truths: dict[tuple[int, Problem], Any] = field(default_factory=dict)
-    _inputs: dict[Problem, Inputs] = field(default_factory=dict)
+    _made: dict[tuple[Any, ...], Any] = field(default_factory=dict)  # for a layer: large, or slow to make
 
     @property
     def limits(self) -> Limits:
@@ -77,8 +75,14 @@ class Lab:
 
     def forget(self) -> None:
         """Free the inputs, references and peers of a layer."""
-        for cached in (self._verifiers, self._offers, self._truths, self._inputs):
-            cached.clear()
+        self._made.clear()
+
+    def _once(self, make: Callable[..., T], *given: Any) -> T:
+        """Return what ``make`` makes of some values; the same until ``forget``."""
+        if (make, *given) not in self._made:
+            self._made[make, *given] = make(*given)
+        made: T = self._made[make, *given]
+        return made
 
     def enter(self, step: Step, layer: StudyLayer) -> Entry:
         """Make a step ready to be timed on a layer, and check its answer.
@@ -96,7 +100,7 @@ class Lab:
             try:
                 entries.append(self._checked(problem, runtime, config, note))
             except RunError as error:  # the other configs may be correct
-                if (id(runtime), problem) not in self._verifiers:
+                if (Verifier, runtime, problem) not in self._made:
                     raise  # the failure spoilt the verifier's inputs
                 last = error
         if not entries:
@@ -104,14 +108,23 @@ class Lab:
         return entries[0] if len(entries) == 1 else _fastest(entries)
 
     def inputs(self, problem: Problem) -> Inputs:
-        """Return the inputs of a layer, cached: large ones take a second to make."""
-        if problem not in self._inputs:
-            self._inputs[problem] = normal_inputs(problem, 0)
-        return self._inputs[problem]
+        """Return the inputs of a layer."""
+        return self._once(normal_inputs, problem, 0)
 
-    def kernel_us(self, entry: Entry) -> float:
-        """Time an entry alone, in us."""
-        return measure({"it": entry.run}, entry.runtime, self.limits)["it"].cold_us
+    def each(
+        self, part: Breakdown | Counters, figures: Callable[[Entry], dict[str, T]]
+    ) -> dict[tuple[str, str], dict[str, T] | str]:
+        """Return the figures of every step of a part on every layer, by their names; or why it has none."""
+        found: dict[tuple[str, str], dict[str, T] | str] = {}
+        for layer in present(part.layers, self.quick):
+            for step in part.steps:
+                self.say(f"{part.title}: {layer.name}, {step.name}")
+                try:
+                    found[layer.name, step.name] = figures(self.enter(step, layer))
+                except TilewrightError as error:
+                    found[layer.name, step.name] = str(error)
+            self.forget()
+        return found
 
     def _runtime(self, step: Step) -> Runtime:
         return open_runtime(*parse_selector(step.on)) if step.on else self.runtime
@@ -147,26 +160,20 @@ class Lab:
         return found[:wanted]
 
     def _checked(self, problem: Problem, runtime: Runtime, config: Config, note: str) -> Entry:
-        verifier = self._verifier(problem, runtime)
+        verifier = self._once(Verifier, runtime, problem)
         candidate = verifier.candidate(config)
         check = verifier.check(candidate)
         if verifier.spoilt:
-            del self._verifiers[id(runtime), problem]
+            del self._made[Verifier, runtime, problem]
         if not check.ok:
             raise RunError(f"wrong answer: {check.reason}")
         return Entry(problem, runtime, candidate.run, candidate.plan, check, note)
-
-    def _verifier(self, problem: Problem, runtime: Runtime) -> Verifier:
-        key = (id(runtime), problem)
-        if key not in self._verifiers:
-            self._verifiers[key] = Verifier(runtime, problem)
-        return self._verifiers[key]
 
     def _peer(self, step: Step, problem: Problem, runtime: Runtime) -> Entry:
         """Return the fastest contestant of a peer, by a quick timing."""
         name, _, tag = step.peer.partition("-")
         peers = list(usual(runtime.device)) if name == "best" else _named(name, runtime)
-        entered = [self._offered(peer, problem, runtime) for peer in peers]
+        entered = [self._once(self._offered, peer, problem, runtime) for peer in peers]
         found = [c for one in entered for c in one.contestants if not tag or tag in c.tags]
         if not found:
             why = "; ".join(one.reason for one in entered if one.reason)
@@ -176,19 +183,10 @@ class Lab:
         return Entry(problem, runtime, best.run, note=f"{best.peer}: {best.detail}")
 
     def _offered(self, peer: Peer, problem: Problem, runtime: Runtime) -> Entered:
-        """Return a peer's contestants for a layer, cached."""
-        key = (id(runtime), problem, peer.name)
-        if key not in self._offers:
-            truth = self._truth(problem, runtime)
-            self._offers[key] = offered(peer, problem, self.inputs(problem), truth, Setting.of(runtime))
-        return self._offers[key]
-
-    def _truth(self, problem: Problem, runtime: Runtime) -> Any:
-        """Return the reference answer for ``inputs``."""
-        key = (id(runtime), problem)
-        if key not in self._truths:
-            self._truths[key] = true_answer(runtime, problem, self.inputs(problem))
-        return self._truths[key]
+        """Return a peer's contestants for a layer."""
+        inputs = self.inputs(problem)
+        truth = self._once(true_answer, runtime, problem, inputs)
+        return offered(peer, problem, inputs, truth, Setting.of(runtime))
 
 
 def pinned(family: Family, problem: Problem, device: Device, pins: Pins) -> list[Config]:

@@ -179,8 +179,8 @@ def signal_name(code: int) -> str:
         return f"signal {-code}"
 
 
-# What a child runs: our package, wherever it is and whatever else has its name, then one of its modules. The
-# folder that the package is in, which may be that of all installed ones, comes behind the standard library.
+# What a child runs: our package, wherever it is and whatever else has its name, then its child.py. The folder
+# that the package is in, which may be that of all installed ones, comes behind the standard library.
 _CHILD = """
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -189,17 +189,15 @@ sys.path.append({root!r})
 spec = spec_from_file_location("{name}", {init!r})
 sys.modules["{name}"] = package = module_from_spec(spec)
 spec.loader.exec_module(package)
-run_module({module!r}, run_name="__main__", alter_sys=True)
+run_module("{name}.tuning.child", run_name="__main__", alter_sys=True)
 """
 
 
-def python_child(module: str) -> tuple[list[str], dict[str, str]]:
-    """Return the command and environment that run a module of this package, wherever we stand.
+def python_child() -> tuple[list[str], dict[str, str]]:
+    """Return the command and environment that run ``child``, wherever we stand.
 
     The current folder is kept off the child's path, so that a file in it cannot stand in for a library.
     """
     package = Path(__file__).resolve().parents[1]
-    code = _CHILD.format(
-        root=str(package.parent), name=package.name, init=str(package / "__init__.py"), module=module
-    )
+    code = _CHILD.format(root=str(package.parent), name=package.name, init=str(package / "__init__.py"))
     return [sys.executable, "-c", code], {**os.environ, "PYTHONSAFEPATH": "1"}

@@ -13,8 +13,11 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
+from tilewright.kernels.config import Config
+from tilewright.measuring.rounds import Limits
 from tilewright.tuning.protocol import (
     Compare,
     Compile,
@@ -81,14 +84,15 @@ class RequestHandler:
                 gc.collect()
                 return None
             case Prepare():
-                return self._trials.prepare()
+                self._trials.prepare()
+                return None
             case Compile(config):
-                return self._trials.compile(config).said
+                return asdict(self._trials.compile(Config.parse(config)))
             case Try(config, best_us, full):
-                return self._trials.run(config, best_us, full).said
+                return self._trials.run(Config.parse(config), best_us, full).said
             case Compare(configs, limits):
-                return [one.said for one in self._trials.final(configs, limits)]
-        raise AssertionError(request)
+                found = self._trials.final(list(map(Config.parse, configs)), Limits(**limits))
+                return list(map(asdict, found))
 
     def _open(self, job: Job) -> Opened:
         from tilewright.tuning.trial import Trials  # loads a backend: only ever in the child

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from tilewright.device import Device
-from tilewright.kernels.config import Config
-from tilewright.measuring.rounds import Limits
 from tilewright.record import Check, Measurement, Outcome, Record, Versions
 from tilewright.store.record_json import record_from_dict, record_to_dict
 
@@ -26,18 +24,11 @@ class Stage(StrEnum):
     TIME = "time"
 
 
-# ------------------------------------------------------------------------------- requests
+# ------------------------------------------------------------- requests, which hold plain values alone
 
 
 @dataclass(frozen=True)
-class WorkerRequest:
-    """A request to a child; ``do`` is its name in JSON."""
-
-    do: ClassVar[str]
-
-
-@dataclass(frozen=True)
-class Job(WorkerRequest):
+class Job:
     """What a worker is for: one problem on one device.
 
     Attributes:
@@ -48,7 +39,6 @@ class Job(WorkerRequest):
         facts: facts of a device, for a worker that only compiles for it and opens no CUDA device.
     """
 
-    do = "open"
     problem: str
     backend: str | None = None
     index: int = 0
@@ -56,71 +46,52 @@ class Job(WorkerRequest):
     facts: Mapping[str, Any] | None = None
 
 
-class Rest(WorkerRequest):
+@dataclass(frozen=True)
+class Rest:
     """Forget the job, with all its arrays and kernels."""
 
-    do = "rest"
 
-
-class Prepare(WorkerRequest):
+@dataclass(frozen=True)
+class Prepare:
     """Make the inputs and the references."""
 
-    do = "prepare"
-
 
 @dataclass(frozen=True)
-class Compile(WorkerRequest):
+class Compile:
     """Compile a config into the caches."""
 
-    do = "compile"
-    config: Config
+    config: str
 
 
 @dataclass(frozen=True)
-class Try(WorkerRequest):
+class Try:
     """Run, verify and time a config; see ``Worker.run``."""
 
-    do = "trial"
-    config: Config
+    config: str
     best_us: float
     full: bool
 
 
 @dataclass(frozen=True)
-class Compare(WorkerRequest):
-    """Measure configs against each other."""
+class Compare:
+    """Measure configs against each other, within limits (see ``rounds.Limits``)."""
 
-    do = "final"
-    configs: tuple[Config, ...]
-    limits: Limits
+    configs: list[str]
+    limits: Mapping[str, Any]
 
 
-_REQUESTS: dict[str, type[WorkerRequest]] = {
-    request.do: request for request in (Job, Rest, Prepare, Compile, Try, Compare)
-}
-_WRITTEN: dict[str, Callable[[Any], Any]] = {
-    "config": str, "configs": lambda configs: list(map(str, configs)), "limits": asdict,
-}  # fmt: skip
-_READ: dict[str, Callable[[Any], Any]] = {
-    "config": Config.parse, "configs": lambda texts: tuple(map(Config.parse, texts)),
-    "limits": lambda limits: Limits(**limits),
-}  # fmt: skip
+WorkerRequest = Job | Rest | Prepare | Compile | Try | Compare
+_REQUESTS = {kind.__name__: kind for kind in (Job, Rest, Prepare, Compile, Try, Compare)}
 
 
 def encode(request: WorkerRequest) -> dict[str, Any]:
     """Return what ``decode`` reads."""
-    values = {one.name: getattr(request, one.name) for one in fields(request)}
-    return {"do": request.do, **{name: _WRITTEN.get(name, _as_it_is)(one) for name, one in values.items()}}
+    return {"do": type(request).__name__, **asdict(request)}
 
 
 def decode(line: Mapping[str, Any]) -> WorkerRequest:
     """Return the request of a line."""
-    values = {name: _READ.get(name, _as_it_is)(one) for name, one in line.items() if name != "do"}
-    return _REQUESTS[line["do"]](**values)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
+    return _REQUESTS[line["do"]](**{name: value for name, value in line.items() if name != "do"})
 
 
 # -------------------------------------------------------------------------------- answers
@@ -169,11 +140,6 @@ class Compiled:
     reason: str = ""
     compile_s: float = 0.0
 
-    @property
-    def said(self) -> dict[str, Any]:
-        """What ``of`` reads."""
-        return asdict(self)
-
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Compiled:
         """Read an answer."""
@@ -187,11 +153,6 @@ class Final:
     config: str
     measurement: Measurement
     check: Check | None = None
-
-    @property
-    def said(self) -> dict[str, Any]:
-        """What ``of`` reads."""
-        return asdict(self)
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Final:

@@ -15,7 +15,7 @@ from tilewright.tuning.compile_ahead import CompileAhead, InFlight
 from tilewright.tuning.events import Progress, Tried
 from tilewright.tuning.outcomes import Outcomes
 from tilewright.tuning.protocol import Compiled
-from tilewright.tuning.supply import NO_FASTER, supply
+from tilewright.tuning.supply import NO_FASTER, Supply
 from tilewright.tuning.worker import Worker
 
 TIME_USED = "the time was used up"
@@ -52,7 +52,7 @@ class SearchLoop:
 
         A GPU tries what has compiled while the others compile; a CPU must be quiet to be measured.
         """
-        more = supply(self._clock.budget, self._proposals, size, self._gpu)
+        more = Supply(self._clock.budget, self._proposals, size, self._gpu)
         flying = InFlight(self._ahead, more.rank, together=not self._gpu)
         try:
             more.begin(flying)
@@ -60,7 +60,7 @@ class SearchLoop:
                 if ready.done() and (compiled := flying.take()):
                     ready.result()
                     self._try_one(*compiled)
-                elif more.looking and not self._ahead.closed:
+                elif not self._proposals.looked and not self._ahead.closed:
                     flying.submit(more.look())
                 elif self._ahead.closed or len(flying) >= more.most:
                     self._await(flying, ready)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 from tilewright.kernels.config import Config
 from tilewright.search.proposals import Proposals
@@ -19,10 +17,16 @@ ALL_TRIED, TRIALS_DONE = "all configs tried", "all trials done"
 NO_FASTER = f"no config is expected to be {ENOUGH:.1%} faster"
 
 
-class Supply(ABC):
+class Supply:
     """The source of a search's configs.
 
+    For a budget of seconds, of the compiled configs the most promising one is tried first; on a GPU some of
+    the first come while strategies still evaluate their families. For a budget of trials, all proposals are
+    tried, in order, before more are asked for: so searches with the same budget propose the same configs,
+    however fast they run.
+
     Args:
+        budget: of the search; if it is "all", everything is tried, however little is expected of it.
         proposals: proposals of strategies, and hints.
         size: the most that are asked for at a time.
         gpu: whether configs are tried while others compile.
@@ -33,74 +37,41 @@ class Supply(ABC):
         unpromising: whether nothing much faster is expected, so that the search should end.
     """
 
-    rank: Callable[[Config], float] | None = None
-    most = 1
-    unpromising = False
-
-    def __init__(self, proposals: Proposals, size: int, gpu: bool) -> None:
-        self._proposals, self._size = proposals, size
+    def __init__(self, budget: Budget, proposals: Proposals, size: int, gpu: bool) -> None:
+        self._proposals, self._size, self._trials = proposals, size, budget.trials
         self._portion = max(1, size // (8 if gpu else 2))  # compilers wait for the first: these are few
-
-    @abstractmethod
-    def begin(self, flying: InFlight) -> None:
-        """Have the first hints compiled."""
-
-    @property
-    def looking(self) -> bool:
-        """Whether strategies have not looked at their families yet."""
-        return not self._proposals.looked
-
-    def look(self) -> list[Config]:
-        """Let the next strategy evaluate its first configs; return some to compile meanwhile."""
-        return self._proposals.look(0)
-
-    @abstractmethod
-    def next(self, tried: int, flying: int) -> list[Config]:
-        """Return more configs, after ``tried`` and with ``flying`` in flight; none: see ``ended``."""
-
-    def ended(self, tried: int) -> str:
-        """Say why there are no more."""
-        return ALL_TRIED
-
-    def _next(self, most: int) -> list[Config]:
-        """Return a portion, and at most so many; the next portion is twice as large."""
-        batch = self._proposals.next(min(self._portion, most))
-        if batch:
-            self._portion = min(2 * self._portion, self._size)
-        return batch
-
-    @property
-    def _first(self) -> int:
-        """So many hints are compiled before strategies look."""
-        return max(2, self._size // 2)
-
-
-class TimedSupply(Supply):
-    """For a budget of seconds: of the compiled configs the most promising one is tried first.
-
-    On a GPU some of the first configs come while strategies still evaluate their families.
-    """
-
-    def __init__(self, proposals: Proposals, size: int, gpu: bool, endless: bool) -> None:
-        """``endless``: everything is tried, however little is expected of it."""
-        super().__init__(proposals, size, gpu)
-        self.rank, self._endless = proposals.best_us, endless
-        self.most = size if gpu else 1
-        self._preview = min(_PREVIEW, size // 4) if gpu else 0  # for half the compilers
+        timed = budget.trials is None
+        self.rank = proposals.best_us if timed else None
+        self.most = size if timed and gpu else 1
+        self._preview = min(_PREVIEW, size // 4) if timed and gpu else 0  # for half the compilers
+        self._endless = not timed or math.isinf(budget.seconds)
+        self.unpromising = False
         self._idle = 0  # proposals on end that promised nothing, with a trial between any two
         self._idle_since = 0  # trials before the last of them
 
     def begin(self, flying: InFlight) -> None:
-        """Have the first hints compiled."""
-        flying.submit(self._proposals.next_hints(self._first))
+        """Have the first hints compiled.
+
+        For a budget of trials let strategies evaluate at once: that must not depend on any trial.
+        """
+        first = max(2, self._size // 2)
+        flying.submit(self._proposals.next_hints(min(first, self._trials or first)))
+        while self._trials and not self._proposals.looked and len(flying) < self._trials:
+            self.look()
 
     def look(self) -> list[Config]:
         """Let the next strategy evaluate its first configs; return some to compile meanwhile."""
         return self._proposals.look(self._preview)
 
     def next(self, tried: int, flying: int) -> list[Config]:
-        """Return more configs; see ``Supply.next``."""
-        batch = self._next(self._size)
+        """Return more configs, after ``tried`` and with ``flying`` in flight; none: see ``ended``.
+
+        Each batch may be twice as large as the one before.
+        """
+        most = self._size if self._trials is None else self._trials - tried - flying
+        batch = self._proposals.next(min(self._portion, most))
+        if batch:
+            self._portion = min(2 * self._portion, self._size)
         if self._endless or self._proposals.gain() >= ENOUGH:
             self._idle = 0
         elif not self._idle or tried > self._idle_since:  # a trial may have changed its mind
@@ -108,33 +79,6 @@ class TimedSupply(Supply):
         self.unpromising = self._idle >= ENOUGH_TIMES
         return batch
 
-
-class CountedSupply(Supply):
-    """For a budget of trials: all proposals are tried, in order, before more are asked for. So searches with
-    the same budget propose the same configs, however fast they run.
-    """
-
-    def __init__(self, proposals: Proposals, size: int, gpu: bool, trials: int) -> None:
-        super().__init__(proposals, size, gpu)
-        self._trials = trials
-
-    def begin(self, flying: InFlight) -> None:
-        """Compile the first hints, and let strategies evaluate: that must not depend on any trial."""
-        flying.submit(self._proposals.next_hints(min(self._first, self._trials)))
-        while self.looking and len(flying) < self._trials:
-            self.look()
-
-    def next(self, tried: int, flying: int) -> list[Config]:
-        """Return more configs; see ``Supply.next``."""
-        return self._next(self._trials - tried - flying)
-
     def ended(self, tried: int) -> str:
         """Say why there are no more."""
-        return ALL_TRIED if tried < self._trials else TRIALS_DONE
-
-
-def supply(budget: Budget, proposals: Proposals, size: int, gpu: bool) -> Supply:
-    """Return the supply of a budget."""
-    if budget.trials is not None:
-        return CountedSupply(proposals, size, gpu, budget.trials)
-    return TimedSupply(proposals, size, gpu, endless=math.isinf(budget.seconds))
+        return TRIALS_DONE if self._trials and tried >= self._trials else ALL_TRIED

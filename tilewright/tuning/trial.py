@@ -46,12 +46,8 @@ class Trials:
             self.device = Device.of(job.facts)
             self.versions = Versions()
 
-    def prepare(self) -> None:
-        """Make the inputs and the references, and warm up what each trial uses."""
-        self._prepared()
-
-    def _prepared(self) -> Verifier:
-        """Return the verifier, which makes the inputs and references at its first use."""
+    def prepare(self) -> Verifier:
+        """Make the inputs and the references, at the first call, and warm up what each trial uses."""
         self._stage(Stage.REFERENCE)
         if self._verifier is None:
             assert self._runtime is not None, "opened to compile only"
@@ -66,7 +62,7 @@ class Trials:
             outcome=Outcome.RUNTIME, deterministic=False, versions=self.versions,
         )  # fmt: skip
         try:
-            verifier = self._prepared()
+            verifier = self.prepare()
             self._stage(Stage.COMPILE)
             candidate = verifier.candidate(config)
             plan = candidate.plan
@@ -112,7 +108,7 @@ class Trials:
         Raises:
             RunError: one of them, which may be any, wrote where it must not: no check here is to be trusted.
         """
-        verifier = self._prepared()
+        verifier = self.prepare()
         candidates = {}
         for config in configs:
             self._stage(Stage.COMPILE)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from tilewright import errors
@@ -105,7 +106,7 @@ class Worker:
             RunError: if the child cannot even start.
         """
         try:
-            judged = Judged.of(self._ask(Try(config, best_us, full)))
+            judged = Judged.of(self._ask(Try(str(config), best_us, full)))
         except (ChildLost, ChildError) as error:
             outcome = Outcome.TIMEOUT if isinstance(error, Hung) else Outcome.RUNTIME
             return self.failed(config, outcome, str(error))
@@ -116,7 +117,7 @@ class Worker:
     def compile(self, config: Config) -> Compiled:
         """Compile one config into the caches, so that its trial need not."""
         try:
-            return Compiled.of(self._ask(Compile(config)))
+            return Compiled.of(self._ask(Compile(str(config))))
         except ChildLost as error:
             if error.stage == Stage.RUN:  # it compiles; the trial will tell the rest
                 return Compiled(None, str(error))
@@ -145,7 +146,8 @@ class Worker:
             RunError: if the child hangs or dies over it, or a config brings the device or the inputs down.
         """
         try:
-            return list(map(Final.of, self._ask(Compare(tuple(configs), limits))))
+            asked = Compare(list(map(str, configs)), asdict(limits))
+            return list(map(Final.of, self._ask(asked)))
         except (ChildLost, ChildError) as error:
             self.close()  # its device may be of no more use
             raise RunError(f"the last comparison failed: {error}") from error
@@ -223,7 +225,7 @@ class Worker:
                     raise RunError(f"the worker for {self.job.problem} cannot start: {error}") from error
 
     def _start(self) -> Channel:
-        command, environment = python_child("tilewright.tuning.child")
+        command, environment = python_child()
         return Channel(self._command or command, environment)
 
 

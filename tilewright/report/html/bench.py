@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tilewright.bench.rows import BenchRow
-from tilewright.problem import Problem
-from tilewright.report.html.charts import ladder, ratios, roofline
+from tilewright.report.html.charts import kernel_point, ladder, ratios, roofline
 from tilewright.report.html.page import Cell, Section, device_table, heading, notes, paragraph, table
-from tilewright.report.html.svg import Bar, Point
+from tilewright.report.html.svg import Bar
 from tilewright.report.results import Results
 from tilewright.report.results_table import ran_peers, results_table
 from tilewright.report.table import BEATS_MARK, NOISY_MARK, Table, time_text
@@ -17,6 +16,7 @@ def bench_section(name: str, results: Results) -> Section:
     results = results.told_apart()
     laid = results_table(results, families=True)
     peers = [peer for peer in results.peer_names if any(peer in ran_peers(row) for row in results.rows)]
+    errors = [Bar(row.name, row.ours.worst or None, about(row)) for row in results.rows]
     blocks = [
         paragraph(laid.title),
         _table(laid, results),
@@ -26,7 +26,7 @@ def bench_section(name: str, results: Results) -> Section:
         heading("Each peer's time over ours"),
         ratios([(row.name, _ratios(row, peers)) for row in results.rows], peers, "peer time / ours"),
         heading("Largest error over its bound"),
-        ladder([_error(row) for row in results.rows], "error / bound; 1 is the bound", limit=1.0),
+        ladder(errors, "error / bound; 1 is the bound", limit=1.0),
         device_table(results.device),
     ]
     return Section(name, tuple(block for block in blocks if block))
@@ -49,24 +49,15 @@ def _table(laid: Table, results: Results) -> str:
 
 
 def _roofline(results: Results) -> str:
-    rates = results.device.get("rates")
-    if not isinstance(rates, dict) or not {"read_gbs", "f32_tflops"} <= rates.keys():
-        return ""
     points = []
     for row in results.rows:
-        problem = Problem.parse(row.problem)
-        intensity = problem.flops / problem.bytes
-        best = row.best_peer
-        if best:
+        if best := row.best_peer:
             peer_us = row.peers[best].cold_us or 0.0
             said = f"{row.name}: {best}, {time_text(peer_us)} us"
-            points.append(Point(intensity, problem.flops / peer_us * 1e-6, 1, said, hollow=True))
+            points.append(kernel_point(row.problem, peer_us, 1, said, hollow=True))
         if row.ours.cold_us:
-            rate = problem.flops / row.ours.cold_us * 1e-6
-            points.append(Point(intensity, rate, 0, about(row)))
-    peaks = results.device.get("peak_tflops") or {}  # by dtype, of those measured
-    peak = max(peaks.values(), default=rates["f32_tflops"])
-    return roofline(points, ("tilewright", "fastest peer"), rates["read_gbs"], peak)
+            points.append(kernel_point(row.problem, row.ours.cold_us, 0, about(row)))
+    return roofline(points, ("tilewright", "fastest peer"), results.device)
 
 
 def _ratios(row: BenchRow, peers: list[str]) -> dict[str, tuple[float, str]]:
@@ -78,10 +69,6 @@ def _ratios(row: BenchRow, peers: list[str]) -> dict[str, tuple[float, str]]:
             said = f"{row.name}: {peer} takes {time_text(figure.cold_us)} us, {value:.2f} times ours"
             found[peer] = (value, f"{said}\n{figure.detail}\n{row.problem}\n{row.ours.config}")
     return found
-
-
-def _error(row: BenchRow) -> Bar:
-    return Bar(row.name, row.error_over_bound or None, about(row))
 
 
 def _number(text: str) -> float | None:

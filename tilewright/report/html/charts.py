@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
+from typing import Any
 
 from tilewright.errors import shortened
+from tilewright.problem import Problem
 from tilewright.report.html.svg import (
     LEFT,
     RIGHT,
@@ -31,10 +33,19 @@ HEIGHT = 340
 _ROW, _LABELS = 20, 250  # of horizontal bars: height of a row, width of the labels
 
 
-def roofline(points: Sequence[Point], names: Sequence[str], read_gbs: float, tflops: float) -> str:
+def kernel_point(problem: str, us: float, series: int, said: str, hollow: bool = False) -> Point:
+    """Return the point of a kernel in a roofline: what a layer's time makes of it."""
+    layer = Problem.parse(problem)
+    return Point(layer.flops / layer.bytes, layer.flops / us * 1e-6, series, said, hollow)
+
+
+def roofline(points: Sequence[Point], names: Sequence[str], device: Mapping[str, Any]) -> str:
     """Draw points (flops per byte, TFLOP/s) below the ceilings of a device, both axes logarithmic."""
-    if not points:
+    rates = device.get("rates")
+    if not points or not isinstance(rates, dict) or not {"read_gbs", "f32_tflops"} <= rates.keys():
         return ""
+    peaks = device.get("peak_tflops") or {}  # by dtype, of those measured
+    read_gbs, tflops = rates["read_gbs"], max(peaks.values(), default=rates["f32_tflops"])
     ridge = tflops * 1e3 / read_gbs
     x = Axis(min(0.5 * ridge, *(p.x / 2 for p in points)), max(4 * ridge, *(p.x * 2 for p in points)),
              LEFT, WIDTH - RIGHT, True)  # fmt: skip
@@ -101,7 +112,7 @@ def ladder(bars: Sequence[Bar], unit: str, outline: str = "", limit: float | Non
     body.append(text((x.start + x.end) / 2, bottom + 34, unit, "middle", "title"))
     for row, bar in enumerate(bars):
         y = TOP + row * _ROW
-        body.append(text(_LABELS - 8, y + 14, _short(bar.label), "end"))
+        body.append(text(_LABELS - 8, y + 14, shortened(bar.label, 38, "…"), "end"))
         if bar.value:
             width = max(1.0, x.at(bar.value) - x.start)
             body.append(
@@ -138,7 +149,3 @@ def curve(series: Mapping[str, Sequence[tuple[float, float]]], y_title: str) -> 
         body += [mark(x, y, Point(a, b, index, f"{name}\n{b:.4g} us after {a:.3g} s")) for a, b in line]
     body += legend(list(series), HEIGHT - 8)
     return picture(body, HEIGHT, y_title)
-
-
-def _short(label: str) -> str:
-    return shortened(label, 38, "…")

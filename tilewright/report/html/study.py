@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.problem import Problem
-from tilewright.report.html.charts import curve, ladder, ratios, roofline
+from tilewright.report.html.charts import curve, kernel_point, ladder, ratios, roofline
 from tilewright.report.html.page import Cell, Section, device_table, heading, notes, paragraph, table
-from tilewright.report.html.svg import Bar, Point
+from tilewright.report.html.svg import Bar
 from tilewright.report.ladder import LADDERS, Row, base, layers, rungs
 from tilewright.report.study import cell, duration
 from tilewright.report.study import heading as title_of
@@ -92,17 +91,14 @@ def _bars(part: PartResult) -> str:
 
 
 def _roofline(part: PartResult, device: Mapping[str, Any]) -> str:
-    rates = device.get("rates") or {}
     names = list(dict.fromkeys(str(row["step"]) for row in part.rows if row.get("time_us")))
     points = []
     for row in part.rows:
         time = _number(row.get("time_us"))
         if time and row.get("device") == device.get("name"):
-            problem = Problem.parse(str(row["problem"]))
-            intensity, rate = problem.flops / problem.bytes, problem.flops / time * 1e-6
-            points.append(Point(intensity, rate, names.index(str(row["step"])), about(row)))
-    known = {"read_gbs", "f32_tflops"} <= rates.keys()
-    return roofline(points, names, rates["read_gbs"], rates["f32_tflops"]) if known else ""
+            place = names.index(str(row["step"]))
+            points.append(kernel_point(str(row["problem"]), time, place, about(row)))
+    return roofline(points, names, device)
 
 
 def _curves(part: PartResult) -> list[str]:
