@@ -87,10 +87,11 @@ def cases(device: int) -> list[tuple[str, str, str]]:
 
 
 def _check(kind: Family, runtime: Runtime, problem: Problem) -> None:
-    """Check a config, also with base pointers that are aligned to their elements alone."""
-    plan = Plan.make(runtime, problem, _configs(kind, problem, runtime)[0])
-    agrees(plan)
-    agrees(plan, shift=np.dtype(numpy_dtype(problem.dtype_out)).itemsize)
+    """Check a config, or two of a pool, also with pointers that are aligned to their elements alone."""
+    for config in _configs(kind, problem, runtime)[: 2 if problem.epilogue.pool else 1]:
+        plan = Plan.make(runtime, problem, config)
+        agrees(plan)
+        agrees(plan, shift=np.dtype(numpy_dtype(problem.dtype_out)).itemsize)
 
 
 @pytest.mark.parametrize(("name", "text", "dtype"), cases(0))
