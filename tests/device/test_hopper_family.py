@@ -7,12 +7,13 @@ the device; barriers and the order of the roles are not (tests/unit/test_hopper.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from here import EMULATED_AND_GPU, GPU
+from pairs import facts, fewest
 from test_gpu_path import _agrees, computed, runtime
 
 from tilewright.dtypes import numpy_dtype
@@ -189,7 +190,7 @@ CASES = (
     ("n2c22h9w7k70r1s1u2-tf32-nchw2nhwc", dict(x=1, sg=2, combine=TWO_PASS)),
     ("n1c3h19w17k70r7s7p3u2-tf32-nhwc2nchw", dict(x=2, xs=1, wn=2, chunks=38)),
     ("n1c5h19w17k40r3s3p1d2-tf32+maxpool2", dict(x=2, xs=1, bn=64, chunks=12)),
-    ("n1c64h7w7k70r3s3p1-tf32-nhwc2nchw+bias", dict(xs=1, bn=24, chunks=8, pieces=1, sc=4, cm=2)),
+    ("n1c32h7w7k70r3s3p1-tf32-nhwc2nchw+bias", dict(xs=1, bn=24, chunks=8, pieces=1, sc=4, cm=2)),
     ("n1c64h3w5k8r1s1-accurate-nhwc", dict(stages=3)),
     ("n1c64h7w7k70r3s3p1-accurate-nhwc+bias+relu", dict(bn=56, chunks=4, wm=2, stages=6)),
     ("n1c32h7w7k24r3s3p1-accurate-nhwc", dict(xs=1, bn=24, chunks=8, pieces=1)),
@@ -207,7 +208,7 @@ CASES = (
     ("n2c16h9w19k70r3s3p1-accurate-nhwc+maxpool2", dict(x=1, pieces=1, tall=1, wn=2)),
     ("n1c3h19w17k70r5s5p2u2-accurate-nhwc2nchw", dict(x=2, xs=1, wn=2, chunks=20)),
     ("n1c8h19w17k40r3s3p1d2-accurate+maxpool2", dict(x=2, xs=1, bn=64, chunks=18)),
-    ("n1c64h7w7k70r3s3p1-accurate-nhwc2nchw+bias", dict(xs=1, bn=24, chunks=8, pieces=1, sc=4, cm=2)),
+    ("n1c32h7w7k70r3s3p1-accurate-nhwc2nchw+bias", dict(xs=1, bn=24, chunks=8, pieces=1, sc=4, cm=2)),
     # split into two of f16: tails of channels and filters, strides, dilation, groups, shares, 1x1
     ("n2c64h9w7k70r3s3p1-accurate-nhwc+bias+relu", dict(x=3, pieces=1, chunks=4, batch=3)),
     ("n2c18h9w7k71r3s3p1-accurate", dict(x=3, pieces=1)),
@@ -227,33 +228,42 @@ CASES = (
     ("n2c300h9w7k70r1s1u2-f8-nchw2nhwc", dict(x=1, xs=1, chunks=16, sg=2, combine=TWO_PASS)),
     ("n1c3h19w17k70r7s7p3u2-f8-nhwc2nchw", dict(x=2, xs=1, wn=2, chunks=10)),
     ("n1c5h19w17k40r3s3p1d2-f8+maxpool2", dict(x=2, xs=1, bn=64, chunks=4)),
-    ("n1c256h7w7k70r3s3p1-f8-nhwc2nchw+bias", dict(xs=1, bn=24, chunks=8, pieces=1, sc=4, cm=2)),
+    ("n1c128h7w7k70r3s3p1-f8-nhwc2nchw+bias", dict(xs=1, bn=24, chunks=8, pieces=1, sc=4, cm=2)),
 )
 
 
+def _way_to_store(text: str, change: dict[str, int]) -> tuple[str, int, bool]:
+    problem, used = Problem.parse(text), BASE | change
+    return problem.layout_out, used["combine"], problem.epilogue.pool is not None
+
+
+def _emulated() -> list[tuple[str, dict[str, int]]]:
+    """Those of the cases, the least work, that show every pair of facts, and of values, that they do."""
+    shown: dict[int, list[Hashable]] = {}
+    for number in sorted(range(len(CASES)), key=lambda i: -Problem.parse(CASES[i][0]).flops):
+        problem, used = Problem.parse(CASES[number][0]), BASE | CASES[number][1]
+        coarse = dict(bn=used["bn"] % 16 > 0, stages=used["stages"] > 2, batch=used["batch"] > 1)
+        shown[number] = [*facts(problem), *(used | coarse).items(), _way_to_store(*CASES[number])]
+    return [CASES[number] for number in sorted(fewest(shown))]
+
+
 def _with_shifts() -> Iterator[tuple[str, dict[str, int], tuple[int, ...]]]:
-    """The cases; every other one of a dtype and a way to read x is also off by four bytes.
+    """Those that are emulated; every other one of a dtype and a way to read x is also off by four bytes,
+    and the first one of each way to store.
 
     This changes two things alone: x is copied where it was read as it is, and y is stored one by one.
     """
-    seen: Counter[tuple[str, int]] = Counter()
-    for text, change in CASES:
-        problem, used = Problem.parse(text), BASE | change
-        like = problem.precision, used["x"]
-        yield text, change, (0,) if seen[like] % 2 else (0, 4)
+    seen, stored = Counter[tuple[str, int]](), set[tuple[str, int, bool]]()
+    for text, change in _emulated():
+        way, like = _way_to_store(text, change), (Problem.parse(text).precision, (BASE | change)["x"])
+        yield text, change, (0,) if seen[like] % 2 and way in stored else (0, 4)
         seen[like] += 1
+        stored.add(way)
 
 
 def test_every_way_to_store_is_off_by_four_bytes_somewhere() -> None:
-    def ways(shifted: bool) -> set[tuple[str, int, str]]:
-        found = set()
-        for text, change, shifts in _with_shifts():
-            problem, used = Problem.parse(text), BASE | change
-            if shifts[1:] or not shifted:
-                found.add((problem.layout_out, used["combine"], str(problem.epilogue.pool is not None)))
-        return found
-
-    assert ways(True) == ways(False)
+    off = {_way_to_store(text, change) for text, change, shifts in _with_shifts() if shifts[1:]}
+    assert off == {_way_to_store(text, change) for text, change in CASES}
 
 
 @pytest.mark.parametrize(("text", "change", "shifts"), [*_with_shifts()])
@@ -353,7 +363,7 @@ def test_accurate_multiplies_low_parts_too(
 
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize("positive", [False, True])
-@pytest.mark.parametrize("c", [64, 192, 2304])
+@pytest.mark.parametrize("c", [64, 2304])
 @pytest.mark.parametrize("change", [dict(), dict(x=3, pieces=1, xs=1)], ids=["tf32", "f16"])
 def test_accurate_is_as_close_as_one_fma_after_the_other(
     device: str, change: dict[str, int], c: int, positive: bool, runtime: Runtime

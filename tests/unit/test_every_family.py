@@ -1,7 +1,7 @@
 """Every family in every dtype that it takes, by its own examples: a new one needs no line here.
 
 What a family promises to those who read it (``kernels/family.py``) is asked of configs drawn at random; its
-kernels are compiled for each of ARCHITECTURES. ``tests/device/test_every_family_runs.py`` runs them.
+kernels are compiled for ARCHITECTURES. ``tests/device/test_every_family_runs.py`` runs them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from every_family import CASES, compiles_unspilt, examples, holds_together
+from pairs import facts, fewest
 from test_direct_cpu import CORES
 
 from tilewright.device import ARCHITECTURES, for_architecture
@@ -72,7 +73,13 @@ def _large(problem: Problem) -> Problem:
     return replace(problem, n=MAX_EXTENT, h=64 * problem.h, w=64 * problem.w)
 
 
-@pytest.mark.parametrize(("name", "text", "arch"), [case for case in TAKEN if case[2] != "cpu"])
+def _compiled() -> list[tuple[str, str, str]]:
+    """Every family for each architecture and with every kind of numbers, these for each architecture too."""
+    taken = [case for case in TAKEN if case[2] != "cpu"]
+    return fewest({case: [case[0], case[2], *facts(Problem.parse(case[1]))] for case in taken})
+
+
+@pytest.mark.parametrize(("name", "text", "arch"), _compiled())
 def test_it_compiles_unspilt_for_every_architecture(
     name: str, text: str, arch: str, kept_cache: None
 ) -> None:

@@ -1,7 +1,8 @@
 """Configs that win on a GPU compile, with no GPU here, and spill nothing.
 
-Of those that are alike (a family, a kind of numbers, what chooses among the lines of its kernel: ``like``)
-the one that asks for the most registers; with ALL_WINNERS=1 in the environment every one, in a few minutes.
+Of those that are alike (a family, a kind of numbers, what chooses among the lines of its kernel: ``choices``)
+the one that asks for the most registers, and of these as many as show every two choices that meet in one;
+with ALL_WINNERS=1 in the environment every one, in a few minutes.
 Each is compiled for the architecture where it won, and for one of the others that its rules allow: these take
 turns among the winners of a family in a dtype. Where it takes every register of a thread at home, the
 compiler may need more elsewhere: then it is refused by name, and a search there goes on without it.
@@ -21,6 +22,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from pairs import fewest, pairs
 
 import tilewright
 from tilewright.device import ARCHITECTURES, for_architecture
@@ -29,7 +31,7 @@ from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem, shapes
-from tilewright.search.ranking import rank
+from tilewright.search.ranking import rank_all
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
@@ -67,13 +69,13 @@ def imagined() -> list[tuple[str, str]]:
 pytestmark = pytest.mark.usefixtures("kept_cache")
 
 
-def like(problem: Problem, config: Config) -> Hashable:
+def choices(problem: Problem, config: Config) -> list[Hashable]:
     """What chooses among the lines of a kernel: choices by name, what is shared out, layouts, a pool."""
     params = family_of(config.family).params(problem, for_architecture(HOME))
-    named = tuple((one.name, config[one.name]) for one in params if one.names)
-    more = tuple((name, config.values.get(name, 1) > 1) for name in SHARES + WIDTHS)
-    layer = problem.precision, problem.layout_in, problem.layout_out, problem.epilogue.pool is not None
-    return config.family, layer, named, more
+    found = [(one.name, config[one.name]) for one in params if one.names]
+    found += [(name, config.values.get(name, 1) > 1) for name in SHARES + WIDTHS]
+    layer = [("x", problem.layout_in), ("y", problem.layout_out), ("pool", problem.epilogue.pool is not None)]
+    return [(config.family, problem.precision, *one) for one in (*layer, *found)]
 
 
 def registers(problem: Problem, config: Config) -> int:
@@ -83,13 +85,14 @@ def registers(problem: Problem, config: Config) -> int:
 
 
 def hungriest(winners: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Of winners that are alike the one that asks for the most registers; or all."""
+    """Of winners that are alike the one that asks for the most registers, if it shows a pair; or all."""
     kept: dict[Hashable, tuple[int, str, str]] = {}
     for text, chosen in winners:
         problem, config = Problem.parse(text), Config.parse(chosen)
-        one, kind = (registers(problem, config), text, chosen), like(problem, config)
+        one, kind = (registers(problem, config), text, chosen), tuple(choices(problem, config))
         kept[kind] = max(one, kept.get(kind, one))
-    return winners if os.environ.get("ALL_WINNERS") else [one[1:] for one in kept.values()]
+    hungry = {one[1:]: kind for kind, one in sorted(kept.items(), key=lambda item: item[1])}
+    return winners if os.environ.get("ALL_WINNERS") else fewest(hungry)
 
 
 def turns(winners: list[tuple[str, str]]) -> list[tuple[str, str, int]]:
@@ -104,7 +107,7 @@ def turns(winners: list[tuple[str, str]]) -> list[tuple[str, str, int]]:
 
 def a_first_choice_compiles(problem: Problem, name: str, turn: int, guesses: Sequence[int]) -> None:
     """Assert that one of the model's first choices does, as dispatch takes them."""
-    ranked = rank(problem, for_architecture(HOME), family_of(name), guesses[-1] + 1)
+    ranked = rank_all(problem, for_architecture(HOME), [family_of(name)], len(GUESSES))
     for place in guesses:
         try:
             compiles(problem, ranked[place][0], turn)
@@ -129,10 +132,11 @@ def test_what_is_compiled_stands_for_all() -> None:
     for names in (SHARES, WIDTHS):
         assert all(any(name in Config.parse(chosen).values for _, chosen in winners) for name in names)
 
-    def kinds(some: list[tuple[str, str]]) -> set[tuple[str, str]]:
-        return {(chosen.partition(":")[0], Problem.parse(text).precision) for text, chosen in some}
+    def shown(some: list[tuple[str, str]]) -> set[Hashable]:
+        facts = [choices(Problem.parse(text), Config.parse(chosen)) for text, chosen in some]
+        return {pair for one in facts for pair in pairs(one)}
 
-    assert kinds(kept) == kinds(winners)
+    assert shown(kept) == shown(winners)
 
 
 def test_an_array_that_is_not_aligned_may_spill() -> None:
