@@ -130,6 +130,10 @@ SHAPES = (
     "n2c17h11w13k2r3s5p1x2-f32+add0.5",
     "n1c12h10w12k1r5s5p2-f32-nchw2nhwc+maxpool2",
     "n2c9h12w19k4r3s2p1.0.0.1-f32+silu",
+    "n3c136h5w7k40r1s1-f16+bias+relu",  # planes that begin anywhere
+    "n2c132h3w6k36r1s1-bf16+add0.5",
+    "n4c130h2w10k66r1s1-f16+silu",
+    "n1c129h3w8k33r1s1-bf16+bias",
 )
 # What they are chosen for; others have their own examples (test_every_family_runs.py).
 SHAPED = [
@@ -152,6 +156,7 @@ SHAPED = [
     "stem",
     "kn2row",
     "grouped_mma",
+    "planar",
     "textbook",
     "reference",
 ]

@@ -1,0 +1,94 @@
+// From sums to y, in the planar family, by way of a tile in shared memory.
+//
+//   keep_sums    a lane's sums into the tile: finished, as outputs; or as they are, where they are shares (SC > 1)
+//   store_tile   the tile to y: images of it by bulk copies; or by all threads, who add up shares before
+//
+// Sum 4 q + 2 h + e of a lane is of channel 8 q + 2 t + e of the tile and of pixel h of its two.
+
+#define TILE_OF(type, shared) ((SHARED type *)(shared))
+
+INLINE void keep_sums(SHARED unsigned char *shared, const acc_t sums[SUMS], const Block *b, Lane me,
+                      const GLOBAL out_t *bias, const GLOBAL out_t *z) {
+    if (!me.one) return;
+    UNROLL for (int i = 0; i < SUMS / 2; i++) {
+        const int row = i / 2 * 8 + me.t * 2 + i % 2, at = (me.image * KB + row) * HW + me.pixel;
+        acc_t v[2] = {sums[i / 2 * 4 + i % 2], sums[i / 2 * 4 + i % 2 + 2]};
+#if SC > 1
+        SHARED acc_t *to = TILE_OF(acc_t, shared) + at;
+        const int aligned = HW % 2 == 0;
+        acc_t *out = v;
+#else
+        SHARED done_t *to = TILE_OF(done_t, shared) + at;
+        const int k = b->k0 + row, aligned = HW % 2 == 0 || (i % 2 == 0 && me.both);
+        if (K % KB && k >= K) continue;
+        const offset_t from = Y_OF(b, me.image, row) + me.pixel;
+        const acc_t added = BIAS ? out_load(bias + k) : 0;
+        done_t out[2];
+        out[0] = DONE_OF(before_pool_by(v[0], added, z, from), k);
+        out[1] = DONE_OF(before_pool_by(v[1], added, z, from + (ADD ? me.both : 0)), k);  // reads nothing past the last
+#endif
+        if (aligned) {
+            store_run(2, to, out);
+        } else {
+            to[0] = out[0];
+            if (me.both) to[1] = out[1];
+        }
+    }
+}
+
+#if SC > 1
+#define MINE (KB / SC)  // channels of the tile that this block finishes
+
+// Two neighbouring sums of the tile, of all shares one after the other.
+INLINE void add_shares(acc_t v[2], SHARED unsigned char *shared, int at) {
+#ifdef __CUDACC__
+    v[0] = 0, v[1] = 0;
+    UNROLL for (int share = 0; share < SC; share++) {
+        acc_t more[2];
+        asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+                     : "=f"(more[0]), "=f"(more[1]) : "r"(of_block(place_of(shared + at * 4), share)) : "memory");
+        v[0] += more[0], v[1] += more[1];
+    }
+#else
+    load_run(2, v, TILE_OF(acc_t, shared) + at);
+#endif
+}
+
+INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z,
+                       SHARED unsigned char *shared, const Block *b) {
+    const int row0 = b->sc * MINE, count = (K % KB ? min(MINE, b->channels - row0) : MINE) * HW;  // of an image: even
+    NO_UNROLL for (int i = THREAD(0) * 2; i < b->images * count; i += THREADS * 2) {
+        const int image = i / count, at = i % count;
+        const offset_t to = Y_OF(b, image, row0) + at;
+        acc_t v[2];
+        done_t out[2];
+        add_shares(v, shared, (image * KB + row0) * HW + at);
+        UNROLL for (int e = 0; e < 2; e++) {
+            const int k = b->k0 + row0 + (at + e) / HW;
+            out[e] = DONE_OF(before_pool(v[e], bias, k, z, to + e), k);
+        }
+#if Y_ALIGNED
+        store_run(2, y + to, out);
+#else
+        y[to] = out[0], y[to + 1] = out[1];
+#endif
+    }
+}
+
+#elif defined(__CUDACC__) && Y_ALIGNED
+INLINE void store_tile(done_t *y, const out_t *bias, const out_t *z, unsigned char *shared, const Block *b) {
+    const int image = THREAD(0), bytes = (K % KB ? b->channels : KB) * HW * 2;
+    if (image >= b->images) return;
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                 ::"l"(y + Y_OF(b, image, 0)), "r"(place_of(shared + image * (KB * HW * 2))), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+#else
+INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z,
+                       SHARED unsigned char *shared, const Block *b) {
+    const int count = b->channels * HW;
+    NO_UNROLL for (int i = THREAD(0); i < b->images * count; i += THREADS)
+        y[Y_OF(b, i / count, 0) + i % count] = TILE_OF(done_t, shared)[i / count * (KB * HW) + i % count];
+}
+#endif

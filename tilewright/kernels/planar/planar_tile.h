@@ -1,0 +1,63 @@
+// Where a block and a lane of the planar family work, and what lies in shared memory.
+//
+//   0           STAGES filters of W_BYTES, as they are packed      at the end overlaid by the tile: outputs, or where
+//   X_FROM      STAGES times X_BYTES: 64 planes of each image      SC > 1 sums, [image][channel of KB][pixel]
+//   BARS_FROM   barriers
+//
+//   Block find_block   its tile, images from n0 on and channels from k0 on; its share of the sum
+//   Lane find_lane     its two pixels: neighbours of a plane, of which there may be one or none
+
+#include "epilogue.h"
+#include "done.h"
+#include "planar_order.h"
+
+#define THREADS (128 * TEAMS + 32)
+#define STEPS ((C + 63) / 64)
+#define K_TILES ((K + KB - 1) / KB)
+#define PAIRS ((HW + 1) / 2)             // of pixels, of a plane
+#define IMAGE_BYTES (64 * HW * 2)        // of a step
+#define W_BYTES (KB * 128)
+#define SUMS (KB / 2)                    // of a lane
+#define CHANNELS_OF(step) (C % 64 == 0 ? 64 : min(64, C - (step) * 64))
+#define FIRST_STEP(share) (STEPS * (share) / SC)
+
+typedef struct {
+    int n0, k0, images, channels;  // first image and channel of the tile, and how many there are
+    int sc, first, count;          // share of the sum, its first step and how many
+    int tile;                      // of channels
+} Block;
+
+INLINE Block find_block(int id) {
+    Block b;
+    b.sc = id % SC;
+    b.tile = id / SC % K_TILES;
+    b.n0 = id / SC / K_TILES * IMAGES;
+    b.k0 = b.tile * KB;
+    b.images = min(IMAGES, N - b.n0);
+    b.channels = min(KB, K - b.k0);
+    b.first = FIRST_STEP(b.sc);
+    b.count = FIRST_STEP(b.sc + 1) - b.first;
+    return b;
+}
+
+typedef struct {
+    int image, pixel, t;  // image of the block, first of the two pixels; lane of the four that share them
+    int one, both;        // whether there is the first, and the second
+} Lane;
+
+INLINE Lane find_lane(const Block *b, int warp, int lane) {
+    const int pair = warp * 8 + lane / 4;
+    Lane me;
+    me.image = pair / PAIRS;
+    me.pixel = pair % PAIRS * 2;
+    me.t = lane % 4;
+    me.one = me.image < b->images;
+    me.both = me.one && (HW % 2 == 0 || me.pixel + 1 < HW);
+    return me;
+}
+
+// Element of x: channel c of image `image` of the block; of y and z: pixel 0 of channel `row` of the tile.
+#define X_OF(b, image, c) (((offset_t)((b)->n0 + (image)) * C + (c)) * HW)
+#define Y_OF(b, image, row) (((offset_t)((b)->n0 + (image)) * K + (b)->k0 + (row)) * HW)
+// Byte of the filter where a step of the block's channels begins.
+#define W_OF(b, step) (((offset_t)(b)->tile * STEPS + (step)) * W_BYTES)

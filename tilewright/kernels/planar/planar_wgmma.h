@@ -1,0 +1,117 @@
+// The tensor cores and the copy engine of sm_90a, for the planar family: who sends, and who multiplies.
+//
+//   barrier   a phase ends when                               who waits for it
+//   FULL      the bytes of a step have come                   who multiplies
+//   EMPTY     each warp that multiplies is done with a step   the sender, before it sends anew
+//
+// wgmma takes A from registers here: 64 pixels, a warp's 16 of them its lanes' pairs. Row g of its 16 is the first of
+// pair g and row g + 8 the second, so that one word of a plane has numbers of both; words of two channels are turned
+// into a word of each pixel.
+
+#define SPAN 0
+#include "products.h"
+#include "wgmma.h"
+
+// After the sums: the words of A, and the descriptor of B.
+#define WG_A_4 "{%16, %17, %18, %19}, %20"
+#define WG_A_8 "{%32, %33, %34, %35}, %36"
+#define WG_A_12 "{%48, %49, %50, %51}, %52"
+#define WG_A_16 "{%64, %65, %66, %67}, %68"
+#define WG_A_24 "{%96, %97, %98, %99}, %100"
+#define WG_A_32 "{%128, %129, %130, %131}, %132"
+
+INLINE void wg_multiply_words(acc_t d[SUMS], const unsigned a[4], unsigned long long b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" WG_TEXT(WG_N) WG_KIND " {" TW_JOIN(WG_REGS_, WG_EIGHTHS) "}, "
+                 TW_JOIN(WG_A_, WG_EIGHTHS) ", 1, 1, 1, 0;"
+                 : TW_JOIN(WG_OUT_, WG_EIGHTHS) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+#define FULL(slot) (bars + 8 * (slot))
+#define EMPTY(slot) (bars + 8 * (STAGES + (slot)))
+#define TEAMS_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory")
+
+// Send for all that the block reads; by one thread.
+INLINE void send(unsigned char *shared, const in_t *x, const unsigned char *w, const Block *b, shared_t bars) {
+    NO_UNROLL for (int i = 0; i < b->count; i++) {
+        const int slot = i % STAGES, step = b->first + i, bytes = CHANNELS_OF(step) * (HW * 2);
+        if (i >= STAGES) bar_wait(EMPTY(slot), i / STAGES - 1 & 1);
+        bar_expect(FULL(slot), W_BYTES + b->images * bytes);
+        copy_bulk(place_of(shared + slot * W_BYTES), w + W_OF(b, step), W_BYTES, FULL(slot));
+        NO_UNROLL for (int image = 0; image < b->images; image++)
+            copy_bulk(place_of(shared + X_FROM + slot * X_BYTES + image * IMAGE_BYTES), x + X_OF(b, image, step * 64),
+                      bytes, FULL(slot));
+    }
+}
+
+// A word of channel c, from the one on that a lane begins with, `left` of which there are; zeros past the last.
+INLINE unsigned word_of(const unsigned char *from, int c, int byte, int left) {
+    const unsigned word = *(const unsigned *)(from + c * (HW * 2) + byte);
+    return C % 64 == 0 || c < left ? word : 0;
+}
+
+// The words of A of a step, from a lane's pixels in the first channel that it reads on.
+INLINE void read_planes(unsigned a[16], const unsigned char *from, int left) {
+    UNROLL for (int i = 0; i < 8; i++) {
+        const int c = CHANNEL_OF(0, 2 * i), d = CHANNEL_OF(0, 2 * i + 1);
+        const unsigned word = word_of(from, c, 0, left);
+#if HW % 2 == 0
+        const unsigned other = word_of(from, d, 0, left);
+        a[2 * i] = __byte_perm(word, other, 0x5410), a[2 * i + 1] = __byte_perm(word, other, 0x7632);
+#else  // channel d begins in the middle of a word
+        a[2 * i] = __byte_perm(word, word_of(from, d, -2, left), 0x7610);
+        a[2 * i + 1] = __byte_perm(word, word_of(from, d, 2, left), 0x5432);
+#endif
+    }
+}
+
+INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], unsigned char *shared, const Block *b, Lane me, int lane,
+                          shared_t bars, int i) {
+    const int slot = i % STAGES, planes = X_FROM + slot * X_BYTES, pair = me.image * IMAGE_BYTES + me.pixel * 2;
+    const unsigned piece = place_of(shared + slot * W_BYTES) >> 4 & 0x3fff;
+    const unsigned long long rows = 1ull << 62 | 64ull << 32 | 1u << 16 | piece;  // swizzled, 8 follow 8 (hopper.h)
+    bar_wait(FULL(slot), i / STAGES & 1);
+    read_planes(a, shared + planes + (me.one ? pair : 0) + me.t * (APART * HW * 2),
+                CHANNELS_OF(b->first + i) - me.t * APART);
+    UNROLL for (int j = 0; j < 16; j++) asm volatile("" : "+r"(a[j]) :: "memory");  // before the products
+    wg_begin();
+    UNROLL for (int s = 0; s < 4; s++) wg_multiply_words(sums, a + 4 * s, rows + 2 * s);
+    wg_commit();
+    WG_WAIT(1);
+    if (i > 0 && lane == 0) bar_arrive(EMPTY((i - 1) % STAGES));
+}
+
+INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const Block *b, Lane me, int lane, shared_t bars) {
+    unsigned a[2][16];  // products of one are under way while the other is read
+    UNROLL for (int i = 0; i < SUMS; i++) sums[i] = 0;
+    int i = 0;  // an odd step comes first: behind the others products would be serialised (C7513)
+    if (b->count % 2) multiply_step(sums, a[1], shared, b, me, lane, bars, i++);
+    NO_UNROLL for (; i < b->count; i += 2) {
+        multiply_step(sums, a[0], shared, b, me, lane, bars, i);
+        multiply_step(sums, a[1], shared, b, me, lane, bars, i + 1);
+    }
+    WG_WAIT(0);
+    wg_done(sums);
+}
+
+// Fill the tile: roles part here, and meet again.
+INLINE void fill_tile(unsigned char *shared, const in_t *x, const unsigned char *w, const out_t *bias, const out_t *z,
+                      const Block *b) {
+    const shared_t bars = place_of(shared + BARS_FROM);
+    const int warp = __shfl_sync(0xffffffffu, THREAD(0) / 32, 0), lane = THREAD(0) % 32;
+    if (THREAD(0) == 0) {
+        UNROLL for (int i = 0; i < STAGES; i++) bar_init(FULL(i), 1), bar_init(EMPTY(i), 4 * TEAMS);
+        bar_init_done();
+    }
+    BARRIER();
+    if (warp == 4 * TEAMS) {
+        if (lane == 0) send(shared, x, w, b, bars);
+        __syncwarp();
+    } else {
+        const Lane me = find_lane(b, warp, lane);
+        acc_t sums[SUMS];
+        sum_up(sums, shared, b, me, lane, bars);
+        TEAMS_SYNC();  // nobody reads buffers any more
+        keep_sums(shared, sums, b, me, bias, z);
+    }
+    if (SC == 1 && Y_ALIGNED) wg_see_copies();  // the tile, seen by the copy engine
+}

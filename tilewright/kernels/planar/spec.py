@@ -1,0 +1,161 @@
+"""The planar family: 1x1 layers in nchw on the tensor cores of sm_90a, of planes that begin anywhere.
+
+Copies by tensor maps begin at multiples of 16 bytes, as planes of 7x7 or 14x14 pixels do not. The planes of
+an image follow each other, so that many of them are one copy in bulk.
+"""
+
+from __future__ import annotations
+
+from tilewright.arithmetic import ceil_div, offset64
+from tilewright.device import Device
+from tilewright.device.architectures import WGMMA
+from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.limits import (
+    SPARE,
+    SPILLS,
+    block_rule,
+    blocks_param,
+    fits_registers,
+    fits_shared,
+    resident_rule,
+    shared_rule,
+)
+from tilewright.kernels.planar.tile import (
+    BYTES,
+    PlanarTiling,
+    plane,
+    registers,
+    steps,
+    teams,
+    threads,
+    tiling_of,
+)
+from tilewright.kernels.planar.work import work_of
+from tilewright.kernels.split_k import operands
+from tilewright.kernels.tile import NONE, up_to
+from tilewright.kernels.untuned.nhwc import copier, copy_as_is, copy_defines_as_is
+from tilewright.kernels.word import dtype_code
+from tilewright.kernels.work import GpuWork
+from tilewright.problem import Problem
+
+FEWEST_PIXELS, MOST_PIXELS = 9, 320  # of a plane
+MOST_TEAMS = 5
+FEWEST_STEPS = 2  # of a share
+WHOLE = 8  # numbers of 16 bytes, which bulk copies have
+
+
+class Planar(Family):
+    """1x1 layers of planes that begin anywhere, on sm_90a."""
+
+    name = "planar"
+    widens = False
+    dtypes = ("f16", "bf16")
+    examples = ("n3c136h7w7k40r1s1-f16+bias+add0.5+relu", "n2c132h6w7k68r1s1-bf16+silu")
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Support 1x1 layers in nchw whose images are whole copies, on the tensor cores of sm_90."""
+        if reason := super().refuses(problem, device):
+            return reason
+        if not device.is_gpu or not device.tensor_macs or (device.is_cuda and device.capability != WGMMA):
+            return "it is made for the tensor cores of sm_90"
+        if (problem.layout_in, problem.layout_out) != ("nchw", "nchw"):
+            return "it copies planes: it takes x and y in nchw"
+        if (problem.r, problem.s, problem.stride, problem.pad) != (1, 1, (1, 1), (0, 0, 0, 0)):
+            return "every pixel is computed from itself: it takes 1x1 filters without stride or padding"
+        if problem.groups > 1:
+            return "it is made for layers of one group"
+        if problem.epilogue.pool:
+            return "it takes pixels two by two, whatever their rows: it does not pool"
+        if not FEWEST_PIXELS <= plane(problem) <= MOST_PIXELS:
+            return f"a block has whole planes, of {FEWEST_PIXELS} to {MOST_PIXELS} pixels"
+        if problem.c * plane(problem) % WHOLE or problem.k * plane(problem) % WHOLE:
+            return "images of x and y are copied in bulk: they begin at multiples of 16 bytes"
+        if steps(problem) < FEWEST_STEPS:
+            return "it has too few input channels for a loop of 64 in a step"
+        return None
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Return the tunables, outermost choice first."""
+        clusters = up_to(device.max_cluster, (1, 2, 4, 8))
+        return (
+            Param("ni", up_to(problem.n, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)), "images of a block"),
+            Param("bn", (32, 64, 96, 128, 192, 256), "output channels of a block"),
+            blocks_param(1, 2),
+            Param("stages", (2, 3, 4, 5, 6, 7, 8), "steps of 64 channels in flight"),
+            Param("sc", clusters, "shares of the sum across a cluster, added up from its shared memory"),
+        )  # fmt: skip
+
+    def rules(self, device: Device) -> tuple[Rule, ...]:
+        """Return the rules: limits of the hardware and the kernel."""
+        return RULES
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Return the launch; before it another one if x is to be copied to where bulk copies may begin."""
+        cf = config.values
+        tiling = tiling_of(problem, cf)
+        main = Launch(
+            "planar", (tiling.blocks, 1, 1), (threads(problem, cf["ni"]), 1, 1),
+            operands(NONE, "x" if aligned else "copied"), shared_bytes=tiling.shared_bytes, cluster=cf["sc"],
+            chained=not aligned,
+        )  # fmt: skip
+        moved = copier(copy_defines_as_is(problem.x_bytes, BYTES))
+        return Blueprint(
+            source="planar.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
+            launches=(main,) if aligned else (copy_as_is(problem.x_bytes), main),
+            packed_bytes=_packed_bytes(problem, tiling),
+            pack=(("PACK_K", cf["bn"]), ("PACK_PLANE", plane(problem))), packer="planar_pack.cu",
+            workspace=() if aligned else (Buffer("copied", problem.x_bytes),),
+            parts=() if aligned else (moved,), specific=True,
+        )  # fmt: skip
+
+    def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
+        """Count the work of one block and one thread."""
+        return work_of(problem, device, config.values)
+
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
+        """Length of the longest chain of adds: products of 16 channels, then the shares."""
+        return ceil_div(steps(problem), config["sc"]) * 4 + config["sc"]
+
+
+def _packed_bytes(pr: Problem, tiling: PlanarTiling) -> int:
+    return tiling.k_tiles * steps(pr) * tiling.w_bytes
+
+
+def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
+    return fits_registers(device, registers(cf), threads(problem, cf["ni"]) * cf["mb"], spare=SPARE)
+
+
+def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
+    return fits_shared(device, tiling_of(problem, cf).shared_bytes, cf["mb"])
+
+
+RULES = (
+    Rule("teams", lambda problem, ni: teams(problem, ni) <= MOST_TEAMS,
+         "warpgroups, of 32 pairs of pixels each, for which a unit has no registers"),
+    Rule("channels", lambda problem, bn: bn == 32 or bn < problem.k + 32,
+         "32 columns of a product, or more, without channels"),
+    block_rule(lambda problem, device, ni: threads(problem, ni) <= device.max_threads),
+    resident_rule(lambda problem, device, ni, mb: threads(problem, ni) * mb <= device.threads_per_unit),
+    Rule("registers", _fits_registers, SPILLS, needs="ni bn mb"),
+    shared_rule(lambda problem, device, cf: _fits_shared(problem, device, cf | dict(sc=1)),
+                "ni bn mb stages"),
+    Rule("stages", lambda problem, stages: stages <= max(2, steps(problem)), "more buffers than steps"),
+    Rule("shares", lambda problem, sc: sc == 1 or steps(problem) >= FEWEST_STEPS * sc,
+         "shares of fewer than two steps of 64 channels"),
+    Rule("useless_stages", lambda problem, stages, sc: stages <= max(2, ceil_div(steps(problem), sc)),
+         "more buffers than steps of a share"),
+    Rule("sums", _fits_shared, "shares of a cluster leave their sums in shared memory",
+         needs="ni bn mb stages sc"),
+)  # fmt: skip
+
+
+def _defines(pr: Problem, tiling: PlanarTiling, cf: Values, aligned: bool) -> Values:
+    return dict(
+        DTYPE=dtype_code(pr), N=pr.n, C=pr.c, K=pr.k, HW=plane(pr),
+        IMAGES=cf["ni"], KB=cf["bn"], WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, STAGES=cf["stages"],
+        SC=cf["sc"], CLUSTER=cf["sc"], MIN_BLOCKS=cf["mb"], TEAMS=teams(pr, cf["ni"]),
+        X_FROM=tiling.x_from, X_BYTES=tiling.x_bytes, BARS_FROM=tiling.bars_from,
+        SHARED_BYTES=tiling.shared_bytes, Y_ALIGNED=int(aligned),
+        OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, _packed_bytes(pr, tiling)),
+        **pr.epilogue.defines(pr.dtype),
+    )  # fmt: skip

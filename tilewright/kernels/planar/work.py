@@ -1,0 +1,55 @@
+"""Counts of the planar kernel, for the model."""
+
+from __future__ import annotations
+
+from tilewright.arithmetic import ceil_div
+from tilewright.device import Device
+from tilewright.kernels.family import Values
+from tilewright.kernels.hopper.work import (
+    BULK,
+    COPY_CYCLES,
+    EIGHTH,
+    FETCH,
+    LINE,
+    LOOP,
+    MEETING,
+    POWER,
+    SENDING,
+    SENDING_MORE,
+)
+from tilewright.kernels.limits import resident
+from tilewright.kernels.planar.tile import BYTES, STEP, plane, registers, steps, teams, threads, tiling_of
+from tilewright.kernels.work import GpuWork
+from tilewright.problem import Problem
+
+PRODUCTS = STEP // 16  # of a step
+PERMUTED = 16  # words of a fragment that a thread puts together in a step
+
+
+def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
+    """Count the work of one block and one thread."""
+    tiling, ni, bn, sc = tiling_of(pr, cf), cf["ni"], cf["bn"], cf["sc"]
+    of_block, need, share = threads(pr, ni), registers(cf), ceil_div(steps(pr), sc)
+    warps, outputs = 4 * teams(pr, ni), ni * bn * plane(pr)
+    words = share * PERMUTED * (1.5 if plane(pr) % 2 else 1.0)  # that a thread reads
+    read = bn * 32 / LINE  # cycles to read the filter's part of a product
+    products = share * teams(pr, ni) * PRODUCTS
+    x_bytes, w_bytes = float(ni * STEP * plane(pr) * BYTES), float(tiling.w_bytes)
+    own = bn / 2 * 6.0 if sc == 1 else bn / 2 * 1.5  # to finish sums, or to write them to the tile
+    met = 0.0 if sc == 1 else MEETING + outputs / sc / of_block * (10.0 + sc)
+    sending = SENDING + ni * SENDING_MORE
+    return GpuWork(
+        blocks=tiling.blocks, threads=of_block, registers=need,
+        resident=resident(device, need, of_block, tiling.shared_bytes, cf["mb"]),
+        shared_bytes=tiling.shared_bytes, steps=share, buffers=cf["stages"],
+        turn_cycles=max(COPY_CYCLES / cf["stages"], LOOP, sending),
+        fma=4.0 * share * PRODUCTS, shared_loads=words, staging=60.0 + share * (PERMUTED + 16.0),
+        epilogue=40.0 + own + met,
+        wavefronts=words * warps + 0.6 * (products * read + share * (x_bytes + w_bytes) / LINE),
+        load_bytes=BULK * share * (x_bytes + w_bytes), store_sectors=BULK * outputs * BYTES / 32 / sc,
+        dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
+        fetch=FETCH, cluster=1, gang=sc, tile_bytes=4.0 * outputs,
+        useful=pr.z_elements * sc / (outputs * tiling.blocks), register_intensity=0.0,
+        block_intensity=2.0 * STEP * outputs / (x_bytes + w_bytes) * BYTES,
+        tensor_cycles=POWER * products * max(EIGHTH * bn / 8, read),
+    )  # fmt: skip
