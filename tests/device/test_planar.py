@@ -78,6 +78,14 @@ def test_a_nan_stays_with_the_outputs_that_it_belongs_to(
     verified(runtime, Problem.parse(text), Config.make("planar", BASE | change))
 
 
+@pytest.mark.parametrize("text", [text for text, _ in LAYERS[1::2]])
+def test_configs_by_emulation(text: str, runtime: Runtime) -> None:
+    problem = Problem.parse(text)
+    space = Space(KIND, problem, offered(runtime).device)
+    for config in {space.sample(Random(seed)) for seed in range(3)}:
+        agrees(Plan.make(runtime, problem, config))
+
+
 @pytest.mark.parametrize("device", GPU)
 @pytest.mark.parametrize(
     "text",
