@@ -27,13 +27,13 @@ __all__ = ["runtime"]  # a fixture
 
 KIND = family_of("planar")
 H100 = for_architecture("sm_90")
-BASE = dict(ni=1, bn=32, mb=1, stages=2, sc=1)
+BASE = dict(ni=1, bn=32, mb=1, stages=2, sets=2, sc=1)
 LAYERS = (
     ("n2c136h7w7k40r1s1-f16", {}),  # odd planes; channels in and out past the last whole step and tile
-    ("n3c200h7w7k72r1s1-bf16+bias+add0.5+relu", dict(ni=2, bn=64, stages=3)),  # and images
+    ("n3c200h7w7k72r1s1-bf16+bias+add0.5+relu", dict(ni=2, bn=64, stages=3, sets=1)),  # and images
     ("n5c128h5w3k32r1s1-f16+silu", dict(ni=4)),
     ("n1c264h9w7k96r1s1-f16+bias", dict(bn=96, sc=2)),
-    ("n3c520h3w5k40r1s1-bf16+add", dict(ni=2, sc=4)),
+    ("n3c520h3w5k40r1s1-bf16+add", dict(ni=2, sets=1, sc=4)),
     ("n1c1024h3w3k8r1s1-f16", dict(sc=8)),  # the channels of a cluster's last blocks are not there
     ("n1c520h17w17k56r1s1-f16+bias", dict(sc=2, stages=3)),
     ("n2c132h6w7k68r1s1-bf16+bias", dict(bn=64)),  # planes of 2 mod 4 numbers

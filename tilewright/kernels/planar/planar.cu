@@ -17,6 +17,9 @@
 //   warpgroups 0 .. TEAMS - 1   multiply, 64 pixels each: TEAMS * 32 pairs of them, images one behind the other
 //   one warp more               one thread of it sends for planes and filters, STAGES steps ahead (stages)
 //
+// With two sets of fragments (SETS, sets) a lane reads the next step while this one is multiplied; with one, more teams
+// or wider tiles have registers.
+//
 // The sum may be split SC ways across a cluster (sc): each block then finishes KB / SC channels of the tile, whose sums
 // it reads from the shared memory of all.
 // Example: n32c512h7w7k2048 in f16, IMAGES = 5, KB = 128: 25 pairs a plane, 125 of 128 of a block's 4 teams; 7 x 16

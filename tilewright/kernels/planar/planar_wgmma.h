@@ -76,19 +76,18 @@ INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], unsigned char *share
     wg_begin();
     UNROLL for (int s = 0; s < 4; s++) wg_multiply_words(sums, a + 4 * s, rows + 2 * s);
     wg_commit();
-    WG_WAIT(1);
-    if (i > 0 && lane == 0) bar_arrive(EMPTY((i - 1) % STAGES));
+    WG_WAIT(SETS - 1);
+    const int done = i - (SETS - 1);
+    if (done >= 0 && lane == 0) bar_arrive(EMPTY(done % STAGES));
 }
 
 INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const Block *b, Lane me, int lane, shared_t bars) {
-    unsigned a[2][16];  // products of one are under way while the other is read
+    unsigned a[SETS][16];  // of two, products of one are under way while the other is read
     UNROLL for (int i = 0; i < SUMS; i++) sums[i] = 0;
     int i = 0;  // an odd step comes first: behind the others products would be serialised (C7513)
-    if (b->count % 2) multiply_step(sums, a[1], shared, b, me, lane, bars, i++);
-    NO_UNROLL for (; i < b->count; i += 2) {
-        multiply_step(sums, a[0], shared, b, me, lane, bars, i);
-        multiply_step(sums, a[1], shared, b, me, lane, bars, i + 1);
-    }
+    if (b->count % SETS) multiply_step(sums, a[SETS - 1], shared, b, me, lane, bars, i++);
+    NO_UNROLL for (; i < b->count; i += SETS)
+        UNROLL for (int j = 0; j < SETS; j++) multiply_step(sums, a[j], shared, b, me, lane, bars, i + j);
     WG_WAIT(0);
     wg_done(sums);
 }

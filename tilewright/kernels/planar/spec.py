@@ -82,6 +82,7 @@ class Planar(Family):
             Param("bn", (32, 64, 96, 128, 192, 256), "output channels of a block"),
             blocks_param(1, 2),
             Param("stages", (2, 3, 4, 5, 6, 7, 8), "steps of 64 channels in flight"),
+            Param("sets", (1, 2), "sets of fragments; of two, one is read while the other is multiplied"),
             Param("sc", clusters, "shares of the sum across a cluster, added up from its shared memory"),
         )  # fmt: skip
 
@@ -136,7 +137,7 @@ RULES = (
          "32 columns of a product, or more, without channels"),
     block_rule(lambda problem, device, ni: threads(problem, ni) <= device.max_threads),
     resident_rule(lambda problem, device, ni, mb: threads(problem, ni) * mb <= device.threads_per_unit),
-    Rule("registers", _fits_registers, SPILLS, needs="ni bn mb"),
+    Rule("registers", _fits_registers, SPILLS, needs="ni bn mb sets"),
     shared_rule(lambda problem, device, cf: _fits_shared(problem, device, cf | dict(sc=1)),
                 "ni bn mb stages"),
     Rule("stages", lambda problem, stages: stages <= max(2, steps(problem)), "more buffers than steps"),
@@ -153,7 +154,7 @@ def _defines(pr: Problem, tiling: PlanarTiling, cf: Values, aligned: bool) -> Va
     return dict(
         DTYPE=dtype_code(pr), N=pr.n, C=pr.c, K=pr.k, HW=plane(pr),
         IMAGES=cf["ni"], KB=cf["bn"], WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, STAGES=cf["stages"],
-        SC=cf["sc"], CLUSTER=cf["sc"], MIN_BLOCKS=cf["mb"], TEAMS=teams(pr, cf["ni"]),
+        SETS=cf["sets"], SC=cf["sc"], CLUSTER=cf["sc"], MIN_BLOCKS=cf["mb"], TEAMS=teams(pr, cf["ni"]),
         X_FROM=tiling.x_from, X_BYTES=tiling.x_bytes, BARS_FROM=tiling.bars_from,
         SHARED_BYTES=tiling.shared_bytes, Y_ALIGNED=int(aligned),
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, _packed_bytes(pr, tiling)),

@@ -16,7 +16,7 @@ LINE = 128  # bytes to which planes of a step are rounded up
 BESIDE = 16  # bytes that lanes may read past the last plane
 BARRIERS = 16  # bytes of a step's two
 ALIGNMENT = 1024  # of swizzled rows
-FRAGMENTS = 32  # registers of a lane's words of two steps
+FRAGMENTS = 16  # registers of a lane's words of a step
 MARGIN = 28  # registers besides those and the sums
 
 
@@ -42,7 +42,7 @@ def threads(pr: Problem, ni: int) -> int:
 
 def registers(cf: Values) -> int:
     """Estimate of the registers a thread needs."""
-    return cf["bn"] // 2 + FRAGMENTS + MARGIN
+    return cf["bn"] // 2 + cf["sets"] * FRAGMENTS + MARGIN
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from tilewright.problem import Problem
 
 PRODUCTS = STEP // 16  # of a step
 PERMUTED = 16  # words of a fragment that a thread puts together in a step
+READING = 150.0  # cycles to do so, which products of the same thread wait for if there is one set (guess)
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
@@ -38,11 +39,13 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     own = bn / 2 * 6.0 if sc == 1 else bn / 2 * 1.5  # to finish sums, or to write them to the tile
     met = 0.0 if sc == 1 else MEETING + outputs / sc / of_block * (10.0 + sc)
     sending = SENDING + ni * SENDING_MORE
+    product = POWER * max(EIGHTH * bn / 8, read)
+    alone = READING + PRODUCTS * product if cf["sets"] == 1 else 0.0
     return GpuWork(
         blocks=tiling.blocks, threads=of_block, registers=need,
         resident=resident(device, need, of_block, tiling.shared_bytes, cf["mb"]),
         shared_bytes=tiling.shared_bytes, steps=share, buffers=cf["stages"],
-        turn_cycles=max(COPY_CYCLES / cf["stages"], LOOP, sending),
+        turn_cycles=max(COPY_CYCLES / cf["stages"], LOOP, sending, alone),
         fma=4.0 * share * PRODUCTS, shared_loads=words, staging=60.0 + share * (PERMUTED + 16.0),
         epilogue=40.0 + own + met,
         wavefronts=words * warps + 0.6 * (products * read + share * (x_bytes + w_bytes) / LINE),
@@ -51,5 +54,5 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         fetch=FETCH, cluster=1, gang=sc, tile_bytes=4.0 * outputs,
         useful=pr.z_elements * sc / (outputs * tiling.blocks), register_intensity=0.0,
         block_intensity=2.0 * STEP * outputs / (x_bytes + w_bytes) * BYTES,
-        tensor_cycles=POWER * products * max(EIGHTH * bn / 8, read),
+        tensor_cycles=products * product,
     )  # fmt: skip
