@@ -15,7 +15,7 @@
 // up to the packed filter, which has its channels so that lanes read from different banks (planar_order.h).
 //
 //   warpgroups 0 .. TEAMS - 1   multiply, 64 pixels each: TEAMS * 32 pairs of them, images one behind the other
-//   one warp more               one thread of it sends for planes and filters, STAGES steps ahead (stages)
+//   thread 0                    also sends for planes and filters, STAGES steps ahead (stages)
 //
 // With two sets of fragments (SETS, sets) a lane reads the next step while this one is multiplied; with one, more teams
 // or wider tiles have registers.

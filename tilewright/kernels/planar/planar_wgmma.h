@@ -1,8 +1,9 @@
-// The tensor cores and the copy engine of sm_90a, for the planar family: who sends, and who multiplies.
+// The tensor cores and the copy engine of sm_90a, for the planar family. All threads multiply, and one of them sends: a
+// warp of its own for that would leave fewer registers for sums.
 //
 //   barrier   a phase ends when                               who waits for it
-//   FULL      the bytes of a step have come                   who multiplies
-//   EMPTY     each warp that multiplies is done with a step   the sender, before it sends anew
+//   FULL      the bytes of a step have come                   all
+//   EMPTY     each warp is done with a step                   who sends, before it sends anew
 //
 // wgmma takes A from registers here: 64 pixels, a warp's 16 of them its lanes' pairs. Row g of its 16 is the first of
 // pair g and row g + 8 the second, so that one word of a plane has numbers of both; words of two channels are turned
@@ -28,19 +29,17 @@ INLINE void wg_multiply_words(acc_t d[SUMS], const unsigned a[4], unsigned long 
 
 #define FULL(slot) (bars + 8 * (slot))
 #define EMPTY(slot) (bars + 8 * (STAGES + (slot)))
-#define TEAMS_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory")
 
-// Send for all that the block reads; by one thread.
-INLINE void send(unsigned char *shared, const in_t *x, const unsigned char *w, const Block *b, shared_t bars) {
-    NO_UNROLL for (int i = 0; i < b->count; i++) {
-        const int slot = i % STAGES, step = b->first + i, bytes = CHANNELS_OF(step) * (HW * 2);
-        if (i >= STAGES) bar_wait(EMPTY(slot), i / STAGES - 1 & 1);
-        bar_expect(FULL(slot), W_BYTES + b->images * bytes);
-        copy_bulk(place_of(shared + slot * W_BYTES), w + W_OF(b, step), W_BYTES, FULL(slot));
-        NO_UNROLL for (int image = 0; image < b->images; image++)
-            copy_bulk(place_of(shared + X_FROM + slot * X_BYTES + image * IMAGE_BYTES), x + X_OF(b, image, step * 64),
-                      bytes, FULL(slot));
-    }
+// Send for step i of the block's share, if it has one, as soon as its buffer is empty; by one thread.
+INLINE void send(unsigned char *shared, const in_t *x, const unsigned char *w, const Block *b, shared_t bars, int i) {
+    if (i >= b->count) return;
+    const int slot = i % STAGES, step = b->first + i, bytes = CHANNELS_OF(step) * (HW * 2);
+    if (i >= STAGES) bar_wait(EMPTY(slot), i / STAGES - 1 & 1);
+    bar_expect(FULL(slot), W_BYTES + b->images * bytes);
+    copy_bulk(place_of(shared + slot * W_BYTES), w + W_OF(b, step), W_BYTES, FULL(slot));
+    NO_UNROLL for (int image = 0; image < b->images; image++)
+        copy_bulk(place_of(shared + X_FROM + slot * X_BYTES + image * IMAGE_BYTES), x + X_OF(b, image, step * 64), bytes,
+                  FULL(slot));
 }
 
 // A word of channel c, from the one on that a lane begins with, `left` of which there are; zeros past the last.
@@ -64,8 +63,9 @@ INLINE void read_planes(unsigned a[16], const unsigned char *from, int left) {
     }
 }
 
-INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], unsigned char *shared, const Block *b, Lane me, int lane,
-                          shared_t bars, int i) {
+// Multiply step i of the share; then send for the one that takes the buffer of the last that is done.
+INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], unsigned char *shared, const in_t *x, const unsigned char *w,
+                          const Block *b, Lane me, shared_t bars, int i) {
     const int slot = i % STAGES, planes = X_FROM + slot * X_BYTES, pair = me.image * IMAGE_BYTES + me.pixel * 2;
     const unsigned piece = place_of(shared + slot * W_BYTES) >> 4 & 0x3fff;
     const unsigned long long rows = 1ull << 62 | 64ull << 32 | 1u << 16 | piece;  // swizzled, 8 follow 8 (hopper.h)
@@ -78,39 +78,37 @@ INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], unsigned char *share
     wg_commit();
     WG_WAIT(SETS - 1);
     const int done = i - (SETS - 1);
-    if (done >= 0 && lane == 0) bar_arrive(EMPTY(done % STAGES));
+    if (done < 0) return;
+    if (THREAD(0) % 32 == 0) bar_arrive(EMPTY(done % STAGES));
+    if (THREAD(0) == 0) send(shared, x, w, b, bars, done + STAGES);
+    __syncwarp();
 }
 
-INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const Block *b, Lane me, int lane, shared_t bars) {
+INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const in_t *x, const unsigned char *w, const Block *b, Lane me,
+                   shared_t bars) {
     unsigned a[SETS][16];  // of two, products of one are under way while the other is read
     UNROLL for (int i = 0; i < SUMS; i++) sums[i] = 0;
     int i = 0;  // an odd step comes first: behind the others products would be serialised (C7513)
-    if (b->count % SETS) multiply_step(sums, a[SETS - 1], shared, b, me, lane, bars, i++);
+    if (b->count % SETS) multiply_step(sums, a[SETS - 1], shared, x, w, b, me, bars, i++);
     NO_UNROLL for (; i < b->count; i += SETS)
-        UNROLL for (int j = 0; j < SETS; j++) multiply_step(sums, a[j], shared, b, me, lane, bars, i + j);
+        UNROLL for (int j = 0; j < SETS; j++) multiply_step(sums, a[j], shared, x, w, b, me, bars, i + j);
     WG_WAIT(0);
     wg_done(sums);
 }
 
-// Fill the tile: roles part here, and meet again.
 INLINE void fill_tile(unsigned char *shared, const in_t *x, const unsigned char *w, const out_t *bias, const out_t *z,
                       const Block *b) {
     const shared_t bars = place_of(shared + BARS_FROM);
-    const int warp = __shfl_sync(0xffffffffu, THREAD(0) / 32, 0), lane = THREAD(0) % 32;
+    const Lane me = find_lane(b, __shfl_sync(0xffffffffu, THREAD(0) / 32, 0), THREAD(0) % 32);
+    acc_t sums[SUMS];
     if (THREAD(0) == 0) {
         UNROLL for (int i = 0; i < STAGES; i++) bar_init(FULL(i), 1), bar_init(EMPTY(i), 4 * TEAMS);
         bar_init_done();
+        NO_UNROLL for (int i = 0; i < STAGES; i++) send(shared, x, w, b, bars, i);
     }
     BARRIER();
-    if (warp == 4 * TEAMS) {
-        if (lane == 0) send(shared, x, w, b, bars);
-        __syncwarp();
-    } else {
-        const Lane me = find_lane(b, warp, lane);
-        acc_t sums[SUMS];
-        sum_up(sums, shared, b, me, lane, bars);
-        TEAMS_SYNC();  // nobody reads buffers any more
-        keep_sums(shared, sums, b, me, bias, z);
-    }
+    sum_up(sums, shared, x, w, b, me, bars);
+    BARRIER();  // nobody reads buffers any more
+    keep_sums(shared, sums, b, me, bias, z);
     if (SC == 1 && Y_ALIGNED) wg_see_copies();  // the tile, seen by the copy engine
 }

@@ -36,8 +36,8 @@ def teams(pr: Problem, ni: int) -> int:
 
 
 def threads(pr: Problem, ni: int) -> int:
-    """Threads of a block: those that multiply, and a warp that sends."""
-    return 128 * teams(pr, ni) + 32
+    """Threads of a block."""
+    return 128 * teams(pr, ni)
 
 
 def registers(cf: Values) -> int:
