@@ -27,10 +27,10 @@ __all__ = ["runtime"]  # a fixture
 
 KIND = family_of("planar")
 H100 = for_architecture("sm_90")
-BASE = dict(ni=1, bn=32, mb=1, stages=2, sets=2, sc=1)
+BASE = dict(ni=1, bn=32, mb=1, stages=2, sender=1, sets=2, sc=1)
 LAYERS = (
     ("n2c136h7w7k40r1s1-f16", {}),  # odd planes; channels in and out past the last whole step and tile
-    ("n3c200h7w7k72r1s1-bf16+bias+add0.5+relu", dict(ni=2, bn=64, stages=3, sets=1)),  # and images
+    ("n3c200h7w7k72r1s1-bf16+bias+add0.5+relu", dict(ni=2, bn=64, stages=3, sender=0, sets=1)),  # and images
     ("n5c128h5w3k32r1s1-f16+silu", dict(ni=4)),
     ("n1c264h9w7k96r1s1-f16+bias", dict(bn=96, sc=2)),
     ("n3c520h3w5k40r1s1-bf16+add", dict(ni=2, sets=1, sc=4)),
@@ -38,7 +38,7 @@ LAYERS = (
     ("n1c520h17w17k56r1s1-f16+bias", dict(sc=2, stages=3)),
     ("n2c132h6w7k68r1s1-bf16+bias", dict(bn=64)),  # planes of 2 mod 4 numbers
     ("n3c260h6w3k36r1s1-f16+alpha0.5+leaky0.5", dict(ni=3, sc=2)),
-    ("n2c130h6w6k34r1s1-f16+bias+clamp-3:6", dict(ni=2)),  # of 4 mod 8
+    ("n2c130h6w6k34r1s1-f16+bias+clamp-3:6", dict(ni=2, sender=0)),  # of 4 mod 8
     ("n1c258h2w10k130r1s1-bf16+add", dict(bn=128, sc=2)),
     ("n2c133h4w6k35r1s1-f16+bias+add", dict(ni=2)),  # of 8 mod 16
     ("n1c193h5w8k33r1s1-bf16", {}),

@@ -23,7 +23,7 @@ INLINE void multiply_step(acc_t *sums, const SHARED unsigned char *rows, const S
 INLINE void fill_tile(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
                       const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b) {
     const Lane me = find_lane(b, THREAD(0) / 32, THREAD(0) % 32);
-    const int multiplies = me.one;
+    const int multiplies = THREAD(0) < 128 * TEAMS && me.one;
     acc_t sums[SUMS], part[SUMS];
     for (int i = 0; i < SUMS; i++) sums[i] = 0;
     for (int share = 0; share < SC; share++) {

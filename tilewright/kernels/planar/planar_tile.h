@@ -11,7 +11,7 @@
 #include "done.h"
 #include "planar_order.h"
 
-#define THREADS (128 * TEAMS)
+#define THREADS (128 * TEAMS + 32 * SENDER)
 #define STEPS ((C + 63) / 64)
 #define K_TILES ((K + KB - 1) / KB)
 #define PAIRS ((HW + 1) / 2)             // of pixels, of a plane

@@ -1,9 +1,8 @@
-// The tensor cores and the copy engine of sm_90a, for the planar family. All threads multiply, and one of them sends: a
-// warp of its own for that would leave fewer registers for sums.
+// The tensor cores and the copy engine of sm_90a, for the planar family: who sends, and who multiplies.
 //
 //   barrier   a phase ends when                               who waits for it
-//   FULL      the bytes of a step have come                   all
-//   EMPTY     each warp is done with a step                   who sends, before it sends anew
+//   FULL      the bytes of a step have come                   who multiplies
+//   EMPTY     each warp that multiplies is done with a step   who sends, before it sends anew
 //
 // wgmma takes A from registers here: 64 pixels, a warp's 16 of them its lanes' pairs. Row g of its 16 is the first of
 // pair g and row g + 8 the second, so that one word of a plane has numbers of both; words of two channels are turned
@@ -29,6 +28,11 @@ INLINE void wg_multiply_words(acc_t d[SUMS], const unsigned a[4], unsigned long 
 
 #define FULL(slot) (bars + 8 * (slot))
 #define EMPTY(slot) (bars + 8 * (STAGES + (slot)))
+#if SENDER
+#define TEAMS_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory")
+#else
+#define TEAMS_SYNC() BARRIER()
+#endif
 
 // Send for step i of the block's share, if it has one, as soon as its buffer is empty; by one thread.
 INLINE void send(unsigned char *shared, const in_t *x, const unsigned char *w, const Block *b, shared_t bars, int i) {
@@ -63,7 +67,8 @@ INLINE void read_planes(unsigned a[16], const unsigned char *from, int left) {
     }
 }
 
-// Multiply step i of the share; then send for the one that takes the buffer of the last that is done.
+// Multiply step i of the share; then, if no warp does only that, send for the one that takes the buffer of the last that
+// is done.
 INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], unsigned char *shared, const in_t *x, const unsigned char *w,
                           const Block *b, Lane me, shared_t bars, int i) {
     const int slot = i % STAGES, planes = X_FROM + slot * X_BYTES, pair = me.image * IMAGE_BYTES + me.pixel * 2;
@@ -80,8 +85,10 @@ INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], unsigned char *share
     const int done = i - (SETS - 1);
     if (done < 0) return;
     if (THREAD(0) % 32 == 0) bar_arrive(EMPTY(done % STAGES));
+#if !SENDER
     if (THREAD(0) == 0) send(shared, x, w, b, bars, done + STAGES);
     __syncwarp();
+#endif
 }
 
 INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const in_t *x, const unsigned char *w, const Block *b, Lane me,
@@ -96,19 +103,28 @@ INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const in_t *x, const
     wg_done(sums);
 }
 
+// Fill the tile; where a warp only sends (SENDER), roles part here and meet again.
 INLINE void fill_tile(unsigned char *shared, const in_t *x, const unsigned char *w, const out_t *bias, const out_t *z,
                       const Block *b) {
     const shared_t bars = place_of(shared + BARS_FROM);
-    const Lane me = find_lane(b, __shfl_sync(0xffffffffu, THREAD(0) / 32, 0), THREAD(0) % 32);
-    acc_t sums[SUMS];
+    const int warp = __shfl_sync(0xffffffffu, THREAD(0) / 32, 0);
     if (THREAD(0) == 0) {
         UNROLL for (int i = 0; i < STAGES; i++) bar_init(FULL(i), 1), bar_init(EMPTY(i), 4 * TEAMS);
         bar_init_done();
-        NO_UNROLL for (int i = 0; i < STAGES; i++) send(shared, x, w, b, bars, i);
+        if (!SENDER)
+            NO_UNROLL for (int i = 0; i < STAGES; i++) send(shared, x, w, b, bars, i);
     }
     BARRIER();
-    sum_up(sums, shared, x, w, b, me, bars);
-    BARRIER();  // nobody reads buffers any more
-    keep_sums(shared, sums, b, me, bias, z);
+    if (SENDER && warp == 4 * TEAMS) {
+        if (THREAD(0) % 32 == 0)
+            NO_UNROLL for (int i = 0; i < b->count; i++) send(shared, x, w, b, bars, i);
+        __syncwarp();
+    } else {
+        const Lane me = find_lane(b, warp, THREAD(0) % 32);
+        acc_t sums[SUMS];
+        sum_up(sums, shared, x, w, b, me, bars);
+        TEAMS_SYNC();  // nobody reads buffers any more
+        keep_sums(shared, sums, b, me, bias, z);
+    }
     if (SC == 1 && Y_ALIGNED) wg_see_copies();  // the tile, seen by the copy engine
 }

@@ -82,6 +82,7 @@ class Planar(Family):
             Param("bn", (32, 64, 96, 128, 192, 256), "output channels of a block"),
             blocks_param(1, 2),
             Param("stages", (2, 3, 4, 5, 6, 7, 8), "steps of 64 channels in flight"),
+            Param("sender", (0, 1), "a warp that only sends for what the others multiply"),
             Param("sets", (1, 2), "sets of fragments; of two, one is read while the other is multiplied"),
             Param("sc", clusters, "shares of the sum across a cluster, added up from its shared memory"),
         )  # fmt: skip
@@ -95,7 +96,7 @@ class Planar(Family):
         cf = config.values
         tiling = tiling_of(problem, cf)
         main = Launch(
-            "planar", (tiling.blocks, 1, 1), (threads(problem, cf["ni"]), 1, 1),
+            "planar", (tiling.blocks, 1, 1), (threads(problem, cf["ni"], cf["sender"]), 1, 1),
             operands(NONE, "x" if aligned else "copied"), shared_bytes=tiling.shared_bytes, cluster=cf["sc"],
             chained=not aligned,
         )  # fmt: skip
@@ -123,7 +124,7 @@ def _packed_bytes(pr: Problem, tiling: PlanarTiling) -> int:
 
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(cf), threads(problem, cf["ni"]) * cf["mb"], spare=SPARE)
+    return fits_registers(device, registers(cf), threads(problem, cf["ni"], cf["sender"]) * cf["mb"], spare=SPARE)
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
@@ -135,9 +136,11 @@ RULES = (
          "warpgroups, of 32 pairs of pixels each, for which a unit has no registers"),
     Rule("channels", lambda problem, bn: bn == 32 or bn < problem.k + 32,
          "32 columns of a product, or more, without channels"),
-    block_rule(lambda problem, device, ni: threads(problem, ni) <= device.max_threads),
-    resident_rule(lambda problem, device, ni, mb: threads(problem, ni) * mb <= device.threads_per_unit),
-    Rule("registers", _fits_registers, SPILLS, needs="ni bn mb sets"),
+    block_rule(lambda problem, device, ni, sender: threads(problem, ni, sender) <= device.max_threads),
+    resident_rule(
+        lambda problem, device, ni, mb, sender: threads(problem, ni, sender) * mb <= device.threads_per_unit
+    ),
+    Rule("registers", _fits_registers, SPILLS, needs="ni bn mb sender sets"),
     shared_rule(lambda problem, device, cf: _fits_shared(problem, device, cf | dict(sc=1)),
                 "ni bn mb stages"),
     Rule("stages", lambda problem, stages: stages <= max(2, steps(problem)), "more buffers than steps"),
@@ -154,7 +157,7 @@ def _defines(pr: Problem, tiling: PlanarTiling, cf: Values, aligned: bool) -> Va
     return dict(
         DTYPE=dtype_code(pr), N=pr.n, C=pr.c, K=pr.k, HW=plane(pr),
         IMAGES=cf["ni"], KB=cf["bn"], WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, STAGES=cf["stages"],
-        SETS=cf["sets"], SC=cf["sc"], CLUSTER=cf["sc"], MIN_BLOCKS=cf["mb"], TEAMS=teams(pr, cf["ni"]),
+        SENDER=cf["sender"], SETS=cf["sets"], SC=cf["sc"], CLUSTER=cf["sc"], MIN_BLOCKS=cf["mb"], TEAMS=teams(pr, cf["ni"]),
         X_FROM=tiling.x_from, X_BYTES=tiling.x_bytes, BARS_FROM=tiling.bars_from,
         SHARED_BYTES=tiling.shared_bytes, Y_ALIGNED=int(aligned),
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, _packed_bytes(pr, tiling)),

@@ -35,9 +35,9 @@ def teams(pr: Problem, ni: int) -> int:
     return ceil_div(ni * ceil_div(plane(pr), 2), PAIRS)
 
 
-def threads(pr: Problem, ni: int) -> int:
-    """Threads of a block."""
-    return 128 * teams(pr, ni)
+def threads(pr: Problem, ni: int, sender: int) -> int:
+    """Threads of a block: those that multiply, and a warp that only sends, if there is one."""
+    return 128 * teams(pr, ni) + 32 * sender
 
 
 def registers(cf: Values) -> int:

@@ -30,7 +30,7 @@ READING = 150.0  # cycles to do so, which products of the same thread wait for i
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count the work of one block and one thread."""
     tiling, ni, bn, sc = tiling_of(pr, cf), cf["ni"], cf["bn"], cf["sc"]
-    of_block, need, share = threads(pr, ni), registers(cf), ceil_div(steps(pr), sc)
+    of_block, need, share = threads(pr, ni, cf["sender"]), registers(cf), ceil_div(steps(pr), sc)
     warps, outputs = 4 * teams(pr, ni), ni * bn * plane(pr)
     words = share * PERMUTED * (1.5 if plane(pr) % 2 else 1.0)  # that a thread reads
     read = bn * 32 / LINE  # cycles to read the filter's part of a product
