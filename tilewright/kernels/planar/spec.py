@@ -124,7 +124,8 @@ def _packed_bytes(pr: Problem, tiling: PlanarTiling) -> int:
 
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(cf), threads(problem, cf["ni"], cf["sender"]) * cf["mb"], spare=SPARE)
+    of_unit = threads(problem, cf["ni"], cf["sender"]) * cf["mb"]
+    return fits_registers(device, registers(cf), of_unit, spare=SPARE)
 
 
 def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
@@ -157,7 +158,8 @@ def _defines(pr: Problem, tiling: PlanarTiling, cf: Values, aligned: bool) -> Va
     return dict(
         DTYPE=dtype_code(pr), N=pr.n, C=pr.c, K=pr.k, HW=plane(pr),
         IMAGES=cf["ni"], KB=cf["bn"], WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, STAGES=cf["stages"],
-        SENDER=cf["sender"], SETS=cf["sets"], SC=cf["sc"], CLUSTER=cf["sc"], MIN_BLOCKS=cf["mb"], TEAMS=teams(pr, cf["ni"]),
+        SENDER=cf["sender"], SETS=cf["sets"], SC=cf["sc"], CLUSTER=cf["sc"], MIN_BLOCKS=cf["mb"],
+        TEAMS=teams(pr, cf["ni"]),
         X_FROM=tiling.x_from, X_BYTES=tiling.x_bytes, BARS_FROM=tiling.bars_from,
         SHARED_BYTES=tiling.shared_bytes, Y_ALIGNED=int(aligned),
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, _packed_bytes(pr, tiling)),
