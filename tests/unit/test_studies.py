@@ -366,6 +366,21 @@ def test_a_noisy_time_is_marked() -> None:
     assert shown.notes == (NOISY_NOTE,)
 
 
+def test_a_speedup_with_a_noisy_time_in_it_is_marked() -> None:
+    columns = (Column("layer", "layer"), Column("time_us", "time", "us"), Column("speedup", "speed-up", "x"))
+    rows = tuple(
+        {"layer": layer, "time_us": us, "ci95_us": width, "speedup": speedup}
+        for layer, us, width, speedup in (
+            ("K", 40.0, 20.0, 1.0), ("K", 20.0, 0.1, 2.0), ("L", 40.0, 0.1, 1.0), ("L", 20.0, 9.0, 2.0),
+            ("L", 10.0, 0.1, 4.0), ("L", None, None, None),
+        )
+    )  # fmt: skip
+    shown = part_table(PartResult("t", "ladder", "", columns, rows))
+    assert [row[1] for row in shown.body] == ["40 us~", "20 us", "40 us", "20 us~", "10 us", "–"]
+    assert [row[2] for row in shown.body] == ["1x~", "2x~", "1x", "2x~", "4x", "–"]
+    assert shown.notes == (NOISY_NOTE,)
+
+
 def test_a_sum_is_as_sure_as_its_terms() -> None:
     part = engine.study("lenet").parts[0]
     assert isinstance(part, Steps) and part.total

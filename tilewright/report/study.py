@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from math import ceil
 
@@ -33,8 +33,9 @@ def part_table(part: PartResult, with_bars: bool = False) -> Table:
     columns = [column for column in part.columns if column.key not in _FIRST and column.key != "problem"]
     width = max((len(str(row.get(_FIRST[0], ""))) for row in part.rows), default=0)
     drawn = bars(part) if with_bars else []
+    unsure = {row.get("layer") for row in part.rows if row.get("speedup") == 1.0 and _noisy(row)}
     body = [
-        (_named(row, width), *(_marked(column, row) for column in columns), *drawn[i : i + 1])
+        (_named(row, width), *(_marked(column, row, unsure) for column in columns), *drawn[i : i + 1])
         for i, row in enumerate(part.rows)
     ]
     first = " ".join(column.title for column in part.columns if column.key in _FIRST)
@@ -42,9 +43,16 @@ def part_table(part: PartResult, with_bars: bool = False) -> Table:
     return Table(part.title, head, tuple(body), tuple(notes(part)))
 
 
-def _marked(column: Column, row: Mapping[str, Value]) -> str:
-    """Return the text of a row's value, marked if it is a noisy time."""
-    return cell(column, row.get(column.key)) + NOISY_MARK * (column.key == "time_us" and _noisy(row))
+def _marked(column: Column, row: Mapping[str, Value], unsure: Set[Value]) -> str:
+    """Return the text of a row's value, marked if it is a noisy time, or a speed-up with one in it.
+
+    Args:
+        column, row: which value.
+        unsure: the layers whose baseline of speed-ups has a noisy time.
+    """
+    noisy = _noisy(row) or column.key == "speedup" and row.get("layer") in unsure
+    marked = column.key in ("time_us", "speedup") and row.get(column.key) is not None and noisy
+    return cell(column, row.get(column.key)) + NOISY_MARK * marked
 
 
 def _named(row: Mapping[str, Value], width: int) -> str:
