@@ -18,8 +18,8 @@
 //   thread 0, or one of a       sends for planes and filters, STAGES steps ahead (stages)
 //   warp more (SENDER, sender)
 //
-// With two sets of fragments (SETS, sets) a lane reads the next step while this one is multiplied. With one set, and with
-// no warp that only sends, more teams or wider tiles have registers.
+// With two sets of fragments (SETS, sets) a lane reads the next step while this one is multiplied. With one set, and
+// with no warp that only sends, more teams or wider tiles have registers.
 //
 // The sum may be split SC ways across a cluster (sc): each block then finishes KB / SC channels of the tile, whose sums
 // it reads from the shared memory of all.

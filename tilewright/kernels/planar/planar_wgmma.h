@@ -42,8 +42,8 @@ INLINE void send(unsigned char *shared, const in_t *x, const unsigned char *w, c
     bar_expect(FULL(slot), W_BYTES + b->images * bytes);
     copy_bulk(place_of(shared + slot * W_BYTES), w + W_OF(b, step), W_BYTES, FULL(slot));
     NO_UNROLL for (int image = 0; image < b->images; image++)
-        copy_bulk(place_of(shared + X_FROM + slot * X_BYTES + image * IMAGE_BYTES), x + X_OF(b, image, step * 64), bytes,
-                  FULL(slot));
+        copy_bulk(place_of(shared + X_FROM + slot * X_BYTES + image * IMAGE_BYTES), x + X_OF(b, image, step * 64),
+                  bytes, FULL(slot));
 }
 
 // A word of channel c, from the one on that a lane begins with, `left` of which there are; zeros past the last.
@@ -67,10 +67,10 @@ INLINE void read_planes(unsigned a[16], const unsigned char *from, int left) {
     }
 }
 
-// Multiply step i of the share; then, if no warp does only that, send for the one that takes the buffer of the last that
-// is done.
-INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], unsigned char *shared, const in_t *x, const unsigned char *w,
-                          const Block *b, Lane me, shared_t bars, int i) {
+// Multiply step i of the share; then, if no warp does only that, send for the step that takes the buffer of the last
+// that is done.
+INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], unsigned char *shared, const in_t *x,
+                          const unsigned char *w, const Block *b, Lane me, shared_t bars, int i) {
     const int slot = i % STAGES, planes = X_FROM + slot * X_BYTES, pair = me.image * IMAGE_BYTES + me.pixel * 2;
     const unsigned piece = place_of(shared + slot * W_BYTES) >> 4 & 0x3fff;
     const unsigned long long rows = 1ull << 62 | 64ull << 32 | 1u << 16 | piece;  // swizzled, 8 follow 8 (hopper.h)
@@ -91,8 +91,8 @@ INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], unsigned char *share
 #endif
 }
 
-INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const in_t *x, const unsigned char *w, const Block *b, Lane me,
-                   shared_t bars) {
+INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const in_t *x, const unsigned char *w, const Block *b,
+                   Lane me, shared_t bars) {
     unsigned a[SETS][16];  // of two, products of one are under way while the other is read
     UNROLL for (int i = 0; i < SUMS; i++) sums[i] = 0;
     int i = 0;  // an odd step comes first: behind the others products would be serialised (C7513)
