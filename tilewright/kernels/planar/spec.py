@@ -81,10 +81,10 @@ class Planar(Family):
             Param("ni", up_to(problem.n, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)), "images of a block"),
             Param("bn", (32, 64, 96, 128, 192, 256), "output channels of a block"),
             blocks_param(1, 2),
-            Param("stages", (2, 3, 4, 5, 6, 7, 8), "steps of 64 channels in flight"),
             Param("sender", (0, 1), "a warp that only sends for what the others multiply"),
             Param("sets", (1, 2), "sets of fragments; of two, one is read while the other is multiplied"),
             Param("sc", clusters, "shares of the sum across a cluster, added up from its shared memory"),
+            Param("stages", (2, 3, 4, 5, 6, 7, 8), "steps of 64 channels in flight"),
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
@@ -142,15 +142,11 @@ RULES = (
         lambda problem, device, ni, mb, sender: threads(problem, ni, sender) * mb <= device.threads_per_unit
     ),
     Rule("registers", _fits_registers, SPILLS, needs="ni bn mb sender sets"),
-    shared_rule(lambda problem, device, cf: _fits_shared(problem, device, cf | dict(sc=1)),
-                "ni bn mb stages"),
-    Rule("stages", lambda problem, stages: stages <= max(2, steps(problem)), "more buffers than steps"),
     Rule("shares", lambda problem, sc: sc == 1 or steps(problem) >= FEWEST_STEPS * sc,
          "shares of fewer than two steps of 64 channels"),
-    Rule("useless_stages", lambda problem, stages, sc: stages <= max(2, ceil_div(steps(problem), sc)),
+    Rule("stages", lambda problem, sc, stages: stages <= max(2, ceil_div(steps(problem), sc)),
          "more buffers than steps of a share"),
-    Rule("sums", _fits_shared, "shares of a cluster leave their sums in shared memory",
-         needs="ni bn mb stages sc"),
+    shared_rule(_fits_shared, "ni bn mb sc stages"),
 )  # fmt: skip
 
 
