@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from every_activation import WORDS, activated
 
-from tilewright.errors import DeviceError
 from tilewright.kernels import family_of
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
-from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
 from tilewright.search.ranking import rank
 
@@ -25,14 +21,6 @@ LAYERS = [
     ("grouped", "n1c16h16w64k16r1s1g16-{}-nhwc"),
 ]
 TINY = 1e-36  # below this e^-x overflows in f32, and its SiLU is 0
-
-
-@pytest.fixture(scope="module")
-def cpu() -> Iterator[Runtime]:
-    try:
-        yield open_runtime("cpu")
-    except DeviceError as error:
-        pytest.skip(str(error))
 
 
 def _values() -> np.ndarray:
