@@ -706,6 +706,16 @@ def test_what_is_fastest_now_leaves_a_place_to_the_fastest_of_before() -> None:
     assert [r.config for r in chosen] == [r.config for r in some[:5]]
 
 
+def test_the_fastest_of_before_take_turns_with_those_of_a_short_search() -> None:
+    """Its few trials may all be poor, and the fastest of before was lucky."""
+    store = MemoryStore()
+    go("20trials", store=store)
+    times = enumerate((100.0, 101.0, 102.0, 103.0, 50.0, 51.0, 52.0, 53.0))
+    some = [replace(store.kept[i], measurement=Measurement(us, 0.1, 50, us)) for i, us in times]
+    chosen = choose(some, tried={r.config for r in some[:4]})
+    assert [r.cold_us for r in chosen] == [50.0, 100.0, 101.0, 51.0, 102.0]
+
+
 def test_what_is_over_15_percent_slower_is_no_finalist() -> None:
     store = MemoryStore()
     go("20trials", store=store)

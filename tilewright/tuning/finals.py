@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import replace
+from itertools import zip_longest
 
 from tilewright.errors import RunError
 from tilewright.kernels.config import Config
@@ -44,7 +45,7 @@ def decide(worker: Worker, outcomes: Outcomes, clock: BudgetClock, say: Progress
 
 
 def choose(records: Iterable[Record], tried: Container[str] = ()) -> list[Record]:
-    """Return the finalists: the best of earlier searches, the fastest of this one, others of earlier ones.
+    """Return the finalists: the best of earlier searches, then the fastest of this one and of them in turn.
 
     After them the best of other families, whose trials may have run when the machine was busier.
 
@@ -56,8 +57,9 @@ def choose(records: Iterable[Record], tried: Container[str] = ()) -> list[Record
     right = sorted((r for r in records if r.is_right), key=lambda r: r.cold_us)
     now, before = [r for r in right if r.config in tried], [r for r in right if r.config not in tried]
     known = [*[r for r in before if r.won][:MOST_KNOWN], *before[:1]]  # winners, and the fastest of all
-    near = [r for each in (now, before) for r in each if r.cold_us <= NEAR * each[0].cold_us]
-    chosen = list({r.config: r for r in (*known, *near)}.values())[:FINALISTS]
+    near = [[r for r in each if r.cold_us <= NEAR * each[0].cold_us] for each in (now, before)]
+    in_turn = [r for pair in zip_longest(*near) for r in pair if r is not None]
+    chosen = list({r.config: r for r in (*known, *in_turn)}.values())[:FINALISTS]
     best = {r.family: r for r in reversed(now) if r.cold_us <= OTHERS_NEAR * now[0].cold_us}  # of each
     others = [r for r in best.values() if r.family not in {c.family for c in chosen}]
     return chosen + sorted(others, key=lambda r: r.cold_us)[:OTHERS]
