@@ -27,7 +27,7 @@ __all__ = ["runtime"]  # a fixture
 
 KIND = family_of("planar")
 H100 = for_architecture("sm_90")
-BASE = dict(ni=1, bn=32, mb=1, stages=2, sender=1, sets=2, sc=1)
+BASE = dict(ni=1, bn=32, mb=1, stages=2, sender=1, sets=2, sc=1, turns=1)
 LAYERS = (
     ("n2c136h7w7k40r1s1-f16", {}),  # odd planes; channels in and out past the last whole step and tile
     ("n3c200h7w7k72r1s1-bf16+bias+add0.5+relu", dict(ni=2, bn=64, stages=3, sender=0, sets=1)),  # and images
@@ -45,6 +45,9 @@ LAYERS = (
     ("n2c129h4w12k31r1s1-f16+relu", dict(ni=2)),  # of 0 mod 16
     ("n1c321h8w12k200r1s1-f16", dict(bn=192, sc=2)),
     ("n1c128h3w7k256r1s1-bf16+bias", dict(bn=256)),
+    ("n34c72h3w5k128r1s1-f16+bias+relu", dict(stages=3, turns=2)),  # several tiles of a block
+    ("n67c130h3w4k64r1s1-bf16+add", dict(sender=0, sets=1, turns=2)),  # the last of some is not there
+    ("n133c130h3w4k68r1s1-f16", dict(bn=64, sender=0, stages=5, turns=3)),
 )
 
 

@@ -126,7 +126,7 @@ def test_pairs_of_pixels_make_up_whole_warpgroups() -> None:
 
 def test_an_unaligned_input_is_copied_before() -> None:
     problem = Problem.parse("n2c512h7w7k2048r1s1-f16")
-    config = Config.make("planar", dict(ni=1, bn=64, mb=1, stages=3, sender=1, sets=2, sc=1))
+    config = Config.make("planar", dict(ni=1, bn=64, mb=1, stages=3, sender=1, sets=2, sc=1, turns=1))
     aligned, other = (KIND.blueprint(problem, H100, config, aligned=which) for which in (True, False))
     assert [launch.kernel for launch in aligned.launches] == ["planar"]
     assert [launch.kernel for launch in other.launches] == ["nhwc", "planar"]

@@ -22,18 +22,21 @@
 // with no warp that only sends, more teams or wider tiles have registers.
 //
 // The sum may be split SC ways across a cluster (sc): each block then finishes KB / SC channels of the tile, whose sums
-// it reads from the shared memory of all.
+// it reads from the shared memory of all. Or a block makes several tiles, one after the other (TURNS, turns): what is
+// sent goes on from one to the next, which is multiplied while the outputs of the last one are copied to y.
 // Example: n32c512h7w7k2048 in f16, IMAGES = 5, KB = 128: 25 pairs a plane, 125 of 128 of a block's 4 teams; 7 x 16
 // blocks of 8 steps, each 5 runs of 6,272 bytes and 16 KB of the filter; 5 runs of 12,544 bytes go to y.
 
 #include "planar_tile.h"
 #ifdef __CUDACC__
 #include "barriers.h"
+#define STORERS (128 * TEAMS)
 #define PLANAR_ARRAY(name)                                              \
     extern __shared__ __align__(1024) unsigned char name##_store[];     \
     unsigned char *name = name##_store + (0u - place_of(name##_store)) % 1024
 INLINE shared_t place_of(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }
 #else
+#define STORERS THREADS
 #define PLANAR_ARRAY(name) __local uchar name[SHARED_BYTES] __attribute__((aligned(1024)))
 #endif
 #include "planar_store.h"
@@ -48,13 +51,12 @@ BOUNDED_KERNEL(planar, THREADS, MIN_BLOCKS)
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y) {
     PLANAR_ARRAY(shared);
     CHAIN();
+    make_tiles(shared, x, w, bias, z, y);
+#if SC > 1
     const Block b = find_block(GROUP(0));
-    fill_tile(shared, x, w, bias, z, &b);
-    if (SC > 1) CLUSTER_BARRIER();  // all shares are there
-    else BARRIER();
-    store_tile(y, bias, z, shared, &b);
-    if (SC > 1) {  // nobody leaves before its sums are read
-        CLUSTER_READ();
-        CLUSTER_LEAVE();
-    }
+    CLUSTER_BARRIER();  // all shares are there
+    add_tiles(y, bias, z, shared, &b);
+    CLUSTER_READ();  // nobody leaves before its sums are read
+    CLUSTER_LEAVE();
+#endif
 }

@@ -19,7 +19,7 @@ INLINE void multiply_step(acc_t *sums, const SHARED unsigned char *rows, const S
     }
 }
 
-// Fill the tile; each block of a cluster works out all of its shares.
+// Fill a tile; each block of a cluster works out all of its shares.
 INLINE void fill_tile(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
                       const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b) {
     const Lane me = find_lane(b, THREAD(0) / 32, THREAD(0) % 32);
@@ -42,5 +42,18 @@ INLINE void fill_tile(SHARED unsigned char *shared, const GLOBAL in_t *x, const 
         for (int i = 0; i < SUMS; i++) sums[i] += part[i];
     }
     BARRIER();
-    if (multiplies) keep_sums(shared, sums, b, me, bias, z);
+    if (multiplies) keep_sums(shared + TILE_FROM, sums, b, me, bias, z);
+    BARRIER();
+}
+
+INLINE void make_tiles(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
+                       const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL done_t *y) {
+    for (int id = GROUP(0); id < TILES * SC; id += GROUPS(0)) {
+        const Block b = find_block(id);
+        fill_tile(shared, x, w, bias, z, &b);
+#if SC == 1
+        store_tile(y, shared + TILE_FROM, &b);
+        BARRIER();
+#endif
+    }
 }

@@ -1,24 +1,26 @@
 // From sums to y, in the planar family, by way of a tile in shared memory.
 //
 //   keep_sums    a lane's sums into the tile: finished, as outputs; or as they are, where they are shares (SC > 1)
-//   store_tile   the tile to y: images of it by bulk copies; or by all threads, who add up shares before
+//   store_tile   the tile to y: images of it by bulk copies, or by STORERS threads
+//   TILE_READ    wait until the copies have read it; by whoever sent them
+//   add_tiles    the shares of a cluster to y
 //
 // Sum 4 q + 2 h + e of a lane is of channel 8 q + 2 t + e of the tile and of pixel h of its two.
 
 #define TILE_OF(type, shared) ((SHARED type *)(shared))
 
-INLINE void keep_sums(SHARED unsigned char *shared, const acc_t sums[SUMS], const Block *b, Lane me,
+INLINE void keep_sums(SHARED unsigned char *tile, const acc_t sums[SUMS], const Block *b, Lane me,
                       const GLOBAL out_t *bias, const GLOBAL out_t *z) {
     if (!me.one) return;
     UNROLL for (int i = 0; i < SUMS / 2; i++) {
         const int row = i / 2 * 8 + me.t * 2 + i % 2, at = (me.image * KB + row) * HW + me.pixel;
         acc_t v[2] = {sums[i / 2 * 4 + i % 2], sums[i / 2 * 4 + i % 2 + 2]};
 #if SC > 1
-        SHARED acc_t *to = TILE_OF(acc_t, shared) + at;
+        SHARED acc_t *to = TILE_OF(acc_t, tile) + at;
         const int aligned = HW % 2 == 0;
         acc_t *out = v;
 #else
-        SHARED done_t *to = TILE_OF(done_t, shared) + at;
+        SHARED done_t *to = TILE_OF(done_t, tile) + at;
         const int k = b->k0 + row, aligned = HW % 2 == 0 || (i % 2 == 0 && me.both);
         if (K % KB && k >= K) continue;
         const offset_t from = Y_OF(b, me.image, row) + me.pixel;
@@ -54,8 +56,8 @@ INLINE void add_shares(acc_t v[2], SHARED unsigned char *shared, int at) {
 #endif
 }
 
-INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z,
-                       SHARED unsigned char *shared, const Block *b) {
+INLINE void add_tiles(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z,
+                      SHARED unsigned char *shared, const Block *b) {
     const int row0 = b->sc * MINE, count = (K % KB ? min(MINE, b->channels - row0) : MINE) * HW;  // of an image: even
     NO_UNROLL for (int i = THREAD(0) * 2; i < b->images * count; i += THREADS * 2) {
         const int image = i / count, at = i % count;
@@ -75,20 +77,23 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
     }
 }
 
+#define TILE_READ()
+
 #elif defined(__CUDACC__) && Y_ALIGNED
-INLINE void store_tile(done_t *y, const out_t *bias, const out_t *z, unsigned char *shared, const Block *b) {
+#define TILE_READ() asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory")
+INLINE void store_tile(done_t *y, unsigned char *tile, const Block *b) {
     const int image = THREAD(0), bytes = (K % KB ? b->channels : KB) * HW * 2;
     if (image >= b->images) return;
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-                 ::"l"(y + Y_OF(b, image, 0)), "r"(place_of(shared + image * (KB * HW * 2))), "r"(bytes) : "memory");
-    asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
+                 ::"l"(y + Y_OF(b, image, 0)), "r"(place_of(tile + image * (KB * HW * 2))), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
 #else
-INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z,
-                       SHARED unsigned char *shared, const Block *b) {
+#define TILE_READ()
+INLINE void store_tile(GLOBAL done_t *y, const SHARED unsigned char *tile, const Block *b) {
     const int count = b->channels * HW;
-    NO_UNROLL for (int i = THREAD(0); i < b->images * count; i += THREADS)
-        y[Y_OF(b, i / count, 0) + i % count] = TILE_OF(done_t, shared)[i / count * (KB * HW) + i % count];
+    NO_UNROLL for (int i = THREAD(0); i < b->images * count; i += STORERS)
+        y[Y_OF(b, i / count, 0) + i % count] = TILE_OF(const done_t, tile)[i / count * (KB * HW) + i % count];
 }
 #endif

@@ -2,6 +2,7 @@
 //
 //   0           STAGES filters of W_BYTES, as they are packed      at the end overlaid by the tile: outputs, or where
 //   X_FROM      STAGES times X_BYTES: 64 planes of each image      SC > 1 sums, [image][channel of KB][pixel]
+//   TILE_FROM   the tile: 0, or where TURNS > 1 behind them
 //   BARS_FROM   barriers
 //
 //   Block find_block   its tile, images from n0 on and channels from k0 on; its share of the sum
@@ -14,6 +15,7 @@
 #define THREADS (128 * TEAMS + 32 * SENDER)
 #define STEPS ((C + 63) / 64)
 #define K_TILES ((K + KB - 1) / KB)
+#define TILES ((N + IMAGES - 1) / IMAGES * K_TILES)
 #define PAIRS ((HW + 1) / 2)             // of pixels, of a plane
 #define IMAGE_BYTES (64 * HW * 2)        // of a step
 #define W_BYTES (KB * 128)

@@ -34,16 +34,21 @@ INLINE void wg_multiply_words(acc_t d[SUMS], const unsigned a[4], unsigned long 
 #define TEAMS_SYNC() BARRIER()
 #endif
 
-// Send for step i of the block's share, if it has one, as soon as its buffer is empty; by one thread.
-INLINE void send(unsigned char *shared, const in_t *x, const unsigned char *w, const Block *b, shared_t bars, int i) {
-    if (i >= b->count) return;
-    const int slot = i % STAGES, step = b->first + i, bytes = CHANNELS_OF(step) * (HW * 2);
+// Send for step i, of the steps of all tiles of the block, as soon as its buffer is empty; by one thread. Returns
+// whether there is such a step. `first`: the block's first tile.
+INLINE int send(unsigned char *shared, const in_t *x, const unsigned char *w, const Block *first, shared_t bars,
+                int i) {
+    const int turn = TURNS > 1 ? i / STEPS : 0, id = GROUP(0) + turn * GROUPS(0);
+    if (TURNS > 1 ? id >= TILES : i >= first->count) return 0;
+    const Block b = TURNS > 1 ? find_block(id) : *first;
+    const int slot = i % STAGES, step = b.first + i - turn * STEPS, bytes = CHANNELS_OF(step) * (HW * 2);
     if (i >= STAGES) bar_wait(EMPTY(slot), i / STAGES - 1 & 1);
-    bar_expect(FULL(slot), W_BYTES + b->images * bytes);
-    copy_bulk(place_of(shared + slot * W_BYTES), w + W_OF(b, step), W_BYTES, FULL(slot));
-    NO_UNROLL for (int image = 0; image < b->images; image++)
-        copy_bulk(place_of(shared + X_FROM + slot * X_BYTES + image * IMAGE_BYTES), x + X_OF(b, image, step * 64),
+    bar_expect(FULL(slot), W_BYTES + b.images * bytes);
+    copy_bulk(place_of(shared + slot * W_BYTES), w + W_OF(&b, step), W_BYTES, FULL(slot));
+    NO_UNROLL for (int image = 0; image < b.images; image++)
+        copy_bulk(place_of(shared + X_FROM + slot * X_BYTES + image * IMAGE_BYTES), x + X_OF(&b, image, step * 64),
                   bytes, FULL(slot));
+    return 1;
 }
 
 // A word of channel c, from the one on that a lane begins with, `left` of which there are; zeros past the last.
@@ -67,14 +72,35 @@ INLINE void read_planes(unsigned a[16], const unsigned char *from, int left) {
     }
 }
 
-// Multiply step i of the share; then, if no warp does only that, send for the step that takes the buffer of the last
-// that is done.
-INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], unsigned char *shared, const in_t *x,
-                          const unsigned char *w, const Block *b, Lane me, shared_t bars, int i) {
-    const int slot = i % STAGES, planes = X_FROM + slot * X_BYTES, pair = me.image * IMAGE_BYTES + me.pixel * 2;
+// What a warp that multiplies works with: buffers, barriers, the block's first tile, and how many steps of it are done.
+typedef struct {
+    unsigned char *shared;
+    const in_t *x;
+    const unsigned char *w;
+    const Block *first;
+    shared_t bars;
+    int from;
+} Ring;
+
+// Step i of the block's is done; if no warp does only that, send for the one that takes its buffer.
+INLINE void release(const Ring *r, int i) {
+    const shared_t bars = r->bars;
+    if (THREAD(0) % 32 == 0) bar_arrive(EMPTY(i % STAGES));
+#if !SENDER
+    if (THREAD(0) == 0) send(r->shared, r->x, r->w, r->first, bars, i + STAGES);
+    __syncwarp();
+#endif
+}
+
+// Multiply step i of the tile, and release the last that is done.
+INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], const Ring *r, const Block *b, Lane me, int i) {
+    unsigned char *shared = r->shared;
+    const shared_t bars = r->bars;
+    const int turn = (r->from + i) / STAGES, slot = (r->from + i) % STAGES;
+    const int planes = X_FROM + slot * X_BYTES, pair = me.image * IMAGE_BYTES + me.pixel * 2;
     const unsigned piece = place_of(shared + slot * W_BYTES) >> 4 & 0x3fff;
     const unsigned long long rows = 1ull << 62 | 64ull << 32 | 1u << 16 | piece;  // swizzled, 8 follow 8 (hopper.h)
-    bar_wait(FULL(slot), i / STAGES & 1);
+    bar_wait(FULL(slot), turn & 1);
     read_planes(a, shared + planes + (me.one ? pair : 0) + me.t * (APART * HW * 2),
                 CHANNELS_OF(b->first + i) - me.t * APART);
     UNROLL for (int j = 0; j < 16; j++) asm volatile("" : "+r"(a[j]) :: "memory");  // before the products
@@ -82,49 +108,54 @@ INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], unsigned char *share
     UNROLL for (int s = 0; s < 4; s++) wg_multiply_words(sums, a + 4 * s, rows + 2 * s);
     wg_commit();
     WG_WAIT(SETS - 1);
-    const int done = i - (SETS - 1);
-    if (done < 0) return;
-    if (THREAD(0) % 32 == 0) bar_arrive(EMPTY(done % STAGES));
-#if !SENDER
-    if (THREAD(0) == 0) send(shared, x, w, b, bars, done + STAGES);
-    __syncwarp();
-#endif
+    if (i >= SETS - 1) release(r, r->from + i - (SETS - 1));
 }
 
-INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const in_t *x, const unsigned char *w, const Block *b,
-                   Lane me, shared_t bars) {
+INLINE void sum_up(acc_t sums[SUMS], const Ring *r, const Block *b, Lane me) {
     unsigned a[SETS][16];  // of two, products of one are under way while the other is read
     UNROLL for (int i = 0; i < SUMS; i++) sums[i] = 0;
     int i = 0;  // an odd step comes first: behind the others products would be serialised (C7513)
-    if (b->count % SETS) multiply_step(sums, a[SETS - 1], shared, x, w, b, me, bars, i++);
+    if (b->count % SETS) multiply_step(sums, a[SETS - 1], r, b, me, i++);
     NO_UNROLL for (; i < b->count; i += SETS)
-        UNROLL for (int j = 0; j < SETS; j++) multiply_step(sums, a[j], shared, x, w, b, me, bars, i + j);
+        UNROLL for (int j = 0; j < SETS; j++) multiply_step(sums, a[j], r, b, me, i + j);
     WG_WAIT(0);
     wg_done(sums);
+    if (TURNS > 1 && SETS > 1) release(r, r->from + b->count - 1);
 }
 
-// Fill the tile; where a warp only sends (SENDER), roles part here and meet again.
-INLINE void fill_tile(unsigned char *shared, const in_t *x, const unsigned char *w, const out_t *bias, const out_t *z,
-                      const Block *b) {
+// Make the block's tiles, or fill that of its share; a warp that only sends (SENDER) does so ahead, and is done.
+INLINE void make_tiles(unsigned char *shared, const in_t *x, const unsigned char *w, const out_t *bias, const out_t *z,
+                       done_t *y) {
     const shared_t bars = place_of(shared + BARS_FROM);
     const int warp = __shfl_sync(0xffffffffu, THREAD(0) / 32, 0);
+    const Block first = find_block(GROUP(0));
     if (THREAD(0) == 0) {
         UNROLL for (int i = 0; i < STAGES; i++) bar_init(FULL(i), 1), bar_init(EMPTY(i), 4 * TEAMS);
         bar_init_done();
         if (!SENDER)
-            NO_UNROLL for (int i = 0; i < STAGES; i++) send(shared, x, w, b, bars, i);
+            NO_UNROLL for (int i = 0; i < STAGES; i++) send(shared, x, w, &first, bars, i);
     }
     BARRIER();
     if (SENDER && warp == 4 * TEAMS) {
-        if (THREAD(0) % 32 == 0)
-            NO_UNROLL for (int i = 0; i < b->count; i++) send(shared, x, w, b, bars, i);
+        int more = THREAD(0) % 32 == 0;
+        NO_UNROLL for (int i = 0; more; i++) more = send(shared, x, w, &first, bars, i);
         __syncwarp();
-    } else {
-        const Lane me = find_lane(b, warp, THREAD(0) % 32);
-        acc_t sums[SUMS];
-        sum_up(sums, shared, x, w, b, me, bars);
-        TEAMS_SYNC();  // nobody reads buffers any more
-        keep_sums(shared, sums, b, me, bias, z);
+        return;
     }
-    if (SC == 1 && Y_ALIGNED) wg_see_copies();  // the tile, seen by the copy engine
+    Ring ring = {shared, x, w, &first, bars, 0};
+    NO_UNROLL for (int id = GROUP(0); TURNS == 1 ? ring.from == 0 : id < TILES; id += GROUPS(0), ring.from += STEPS) {
+        const Block b = find_block(id);
+        const Lane me = find_lane(&b, warp, THREAD(0) % 32);
+        acc_t sums[SUMS];
+        sum_up(sums, &ring, &b, me);
+        if (TURNS > 1) TILE_READ();
+        TEAMS_SYNC();  // nobody reads buffers any more, or the tile before
+        keep_sums(shared + TILE_FROM, sums, &b, me, bias, z);
+#if SC == 1
+        if (Y_ALIGNED) wg_see_copies();  // the tile, seen by the copy engine
+        TEAMS_SYNC();
+        store_tile(y, shared + TILE_FROM, &b);
+#endif
+    }
+    if (SC == 1) TILE_READ();
 }

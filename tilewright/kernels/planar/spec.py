@@ -28,6 +28,7 @@ from tilewright.kernels.planar.tile import (
     steps,
     teams,
     threads,
+    tiles_of,
     tiling_of,
 )
 from tilewright.kernels.planar.work import work_of
@@ -84,6 +85,7 @@ class Planar(Family):
             Param("sender", (0, 1), "a warp that only sends for what the others multiply"),
             Param("sets", (1, 2), "sets of fragments; of two, one is read while the other is multiplied"),
             Param("sc", clusters, "shares of the sum across a cluster, added up from its shared memory"),
+            Param("turns", (1, 2, 3, 4, 6, 8), "tiles of a block, one stored while the next is multiplied"),
             Param("stages", (2, 3, 4, 5, 6, 7, 8), "steps of 64 channels in flight"),
         )  # fmt: skip
 
@@ -144,9 +146,12 @@ RULES = (
     Rule("registers", _fits_registers, SPILLS, needs="ni bn mb sender sets"),
     Rule("shares", lambda problem, sc: sc == 1 or steps(problem) >= FEWEST_STEPS * sc,
          "shares of fewer than two steps of 64 channels"),
-    Rule("stages", lambda problem, sc, stages: stages <= max(2, ceil_div(steps(problem), sc)),
-         "more buffers than steps of a share"),
-    shared_rule(_fits_shared, "ni bn mb sc stages"),
+    Rule("turns", lambda problem, device, cf: cf["turns"] == 1 or (
+         cf["sc"] == 1 and tiles_of(problem, cf) > device.units * cf["mb"] * (cf["turns"] - 1)),
+         "turns for fewer tiles than the device has at once, or for shares", needs="ni bn mb sc turns"),
+    Rule("stages", lambda problem, sc, turns, stages: stages <= max(2, ceil_div(steps(problem), sc) * turns),
+         "more buffers than steps of a block"),
+    shared_rule(_fits_shared, "ni bn mb sc turns stages"),
 )  # fmt: skip
 
 
@@ -154,9 +159,9 @@ def _defines(pr: Problem, tiling: PlanarTiling, cf: Values, aligned: bool) -> Va
     return dict(
         DTYPE=dtype_code(pr), N=pr.n, C=pr.c, K=pr.k, HW=plane(pr),
         IMAGES=cf["ni"], KB=cf["bn"], WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, STAGES=cf["stages"],
-        SENDER=cf["sender"], SETS=cf["sets"], SC=cf["sc"], CLUSTER=cf["sc"], MIN_BLOCKS=cf["mb"],
-        TEAMS=teams(pr, cf["ni"]),
-        X_FROM=tiling.x_from, X_BYTES=tiling.x_bytes, BARS_FROM=tiling.bars_from,
+        SENDER=cf["sender"], SETS=cf["sets"], SC=cf["sc"], TURNS=cf["turns"], CLUSTER=cf["sc"],
+        MIN_BLOCKS=cf["mb"], TEAMS=teams(pr, cf["ni"]), X_FROM=tiling.x_from,
+        X_BYTES=tiling.x_bytes, TILE_FROM=tiling.tile_from, BARS_FROM=tiling.bars_from,
         SHARED_BYTES=tiling.shared_bytes, Y_ALIGNED=int(aligned),
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, _packed_bytes(pr, tiling)),
         **pr.epilogue.defines(pr.dtype),

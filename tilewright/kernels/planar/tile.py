@@ -40,6 +40,11 @@ def threads(pr: Problem, ni: int, sender: int) -> int:
     return 128 * teams(pr, ni) + 32 * sender
 
 
+def tiles_of(pr: Problem, cf: Values) -> int:
+    """Tiles of outputs."""
+    return ceil_div(pr.n, cf["ni"]) * ceil_div(pr.k, cf["bn"])
+
+
 def registers(cf: Values) -> int:
     """Estimate of the registers a thread needs."""
     return cf["bn"] // 2 + cf["sets"] * FRAGMENTS + MARGIN
@@ -49,16 +54,19 @@ def registers(cf: Values) -> int:
 class PlanarTiling:
     """Sizes derived from a problem and a config.
 
-    ``w_bytes``, ``x_bytes``: of a step; ``tile_bytes``: of outputs, or sums of a share, which overlay these.
-    ``x_from``, ``bars_from``: where planes and barriers begin.
+    ``w_bytes``, ``x_bytes``: of a step; ``tile_bytes``: of outputs, or sums of a share, which overlay these
+    unless a block has several tiles. ``x_from``, ``tile_from``, ``bars_from``: where planes, the tile and
+    barriers begin.
     """
 
     k_tiles: int
+    tiles: int
     blocks: int
     w_bytes: int
     x_bytes: int
     tile_bytes: int
     x_from: int
+    tile_from: int
     bars_from: int
     shared_bytes: int
 
@@ -70,9 +78,12 @@ def tiling_of(pr: Problem, cf: Values) -> PlanarTiling:
     w_bytes = bn * STEP * BYTES
     x_bytes = round_up(ni * STEP * plane(pr) * BYTES + BESIDE, LINE)
     tile_bytes = ni * bn * plane(pr) * (SUM_BYTES if sc > 1 else BYTES)
-    bars_from = round_up(max(stages * (w_bytes + x_bytes), tile_bytes), LINE)
+    tiles, buffers = tiles_of(pr, cf), stages * (w_bytes + x_bytes)
+    tile_from = buffers if cf["turns"] > 1 else 0
+    bars_from = round_up(max(buffers, tile_from + tile_bytes), LINE)
     return PlanarTiling(
-        k_tiles=k_tiles, blocks=ceil_div(pr.n, ni) * k_tiles * sc, w_bytes=w_bytes, x_bytes=x_bytes,
-        tile_bytes=tile_bytes, x_from=stages * w_bytes, bars_from=bars_from,
+        k_tiles=k_tiles, tiles=tiles, blocks=ceil_div(tiles, cf["turns"]) * sc, w_bytes=w_bytes,
+        x_bytes=x_bytes, tile_bytes=tile_bytes, x_from=stages * w_bytes, tile_from=tile_from,
+        bars_from=bars_from,
         shared_bytes=bars_from + BARRIERS * stages + ALIGNMENT,
     )  # fmt: skip
