@@ -165,6 +165,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("report --worst 3 --by speed x.json", ["--by 'speed'", "floor, ratio, time"]),
     ("report --by ratio x.json", ["--by ratio", "give --worst N too"]),
     ("report --worst 3 --html x.html x.json", ["--html and --worst", "only one"]),
+    ("report --title Mine --csv x.csv x.json", ["--title Mine", "give --html FILE too"]),
     ("report --worst 3 --csv - --json - x.json", ["already written there"]),
     ("study lenet --markdown {tmp}/no/x.md", ["--markdown", "does not exist"]),
     # nothing to do
