@@ -180,6 +180,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     # options that contradict each other
     (f"bench {GOOD} --no-tune --again", ["--no-tune and --again", "give only one"]),
     (f"bench {GOOD} --no-tune --budget 3s", ["--no-tune and --budget", "give only one"]),
+    (f"bench {GOOD} --no-tune --strategy model", ["--no-tune and --strategy", "give only one"]),
     (f"export {GOOD} --to {{tmp}}/e --arch sm_90 --device cpu", ["--arch and --device", "give only one"]),
     (f"tune {GOOD} --json {{tmp}}/empty.txt/x.json", ["--json", "empty.txt is no folder"]),
     ("doctor --json {tmp}", ["--json", "is a folder"]),
