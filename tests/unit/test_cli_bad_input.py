@@ -165,6 +165,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     ("report --worst 3 --by speed x.json", ["--by 'speed'", "floor, ratio, time"]),
     ("report --by ratio x.json", ["--by ratio", "give --worst N too"]),
     ("report --worst 3 --html x.html x.json", ["--html and --worst", "only one"]),
+    ("report --title Mine --csv x.csv x.json", ["--title Mine", "give --html FILE too"]),
     ("report --worst 3 --csv - --json - x.json", ["already written there"]),
     ("study lenet --markdown {tmp}/no/x.md", ["--markdown", "does not exist"]),
     # nothing to do
@@ -179,6 +180,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     # options that contradict each other
     (f"bench {GOOD} --no-tune --again", ["--no-tune and --again", "give only one"]),
     (f"bench {GOOD} --no-tune --budget 3s", ["--no-tune and --budget", "give only one"]),
+    (f"bench {GOOD} --no-tune --strategy model", ["--no-tune and --strategy", "give only one"]),
     (f"export {GOOD} --to {{tmp}}/e --arch sm_90 --device cpu", ["--arch and --device", "give only one"]),
     (f"tune {GOOD} --json {{tmp}}/empty.txt/x.json", ["--json", "empty.txt is no folder"]),
     ("doctor --json {tmp}", ["--json", "is a folder"]),

@@ -192,6 +192,14 @@ def test_a_closed_standard_output_is_no_defect(tmp_path: Path) -> None:
     assert (tmp_path / "named.json").exists()
 
 
+@pytest.mark.parametrize(("command", "said"), [("clear", "add --yes"), ("import -", "standard input: not")])
+def test_a_closed_standard_input_is_an_empty_one(command: str, said: str) -> None:
+    line = f"{sys.executable} -m tilewright cache {command} <&-"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ") and said in done.stderr
+
+
 def test_every_file_is_named_once_it_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for argv in (["configs"], ["cache", "info"], ["doctor"]):
         assert main([*argv, "--json", "x.json"]) == 0

@@ -332,11 +332,11 @@ def test_bench_goes_on_from_its_file_and_adds_layers(
     assert main([*bench, "--resume", "--seed", "1", B]) == 2
     assert "measured with seed 0, this is with seed 1; give the same options" in capsys.readouterr().err
     assert main([*bench, "--resume", "--deterministic", "--family", "textbook", B]) == 2
-    assert "with deterministic True, families ['textbook']; give the same" in capsys.readouterr().err
+    assert "with deterministic: yes, families textbook; give the same" in capsys.readouterr().err
     assert main([*(part for part in bench if part != "--no-tune"), "--resume", B]) == 2
-    assert "measured with tuned False, this is with tuned True" in capsys.readouterr().err
+    assert "measured with tuned: no, this is with tuned: yes; give" in capsys.readouterr().err
     assert main([*(part if part != "none" else "all" for part in bench), "--resume", B]) == 2
-    assert "measured with peers []" in capsys.readouterr().err
+    assert "measured with no peers, this is with peers onednn and onnxruntime" in capsys.readouterr().err
     assert json.loads(file.read_text()) == first
     assert main([*bench[:-2], "--resume", A]) == 2
     assert "give --json FILE too" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tilewright.errors import RunError
 from tilewright.kernels.untuned.reference import reference_f64
 from tilewright.problem import Problem
 from tilewright.runtime import opencl_linker
@@ -229,6 +230,13 @@ def test_a_cache_where_nothing_may_be_run_is_an_error(tmp_path: Path, variable: 
     done = where_nothing_may_be_run(tmp_path, sys.executable, "-W", "ignore", "-c", USED, variable=variable)
     assert done.returncode == 1 and variable in done.stderr.splitlines()[-1]
     assert "RunError: PoCL, which compiles" in done.stderr and f"from {tmp_path}" in done.stderr
+
+
+def test_a_cache_of_pocl_that_is_no_folder_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PoCL itself says no more than that a program cannot be built."""
+    monkeypatch.setenv("POCL_CACHE_DIR", os.devnull)
+    with pytest.raises(RunError, match=f"kernels in {os.devnull}: is no folder; .* POCL_CACHE_DIR, name a"):
+        opencl_linker.require()
 
 
 def test_where_the_linker_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

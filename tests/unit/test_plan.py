@@ -122,6 +122,7 @@ def test_a_plan_says_less_of_its_config_on_another_device(monkeypatch: pytest.Mo
 def test_a_packed_filter_is_copied_and_says_that_it_cannot_go_elsewhere(plan: LayerPlan) -> None:
     packed = plan.pack(_arrays()[1])
     assert copy.deepcopy({"plan": plan, "w": packed})["w"] is packed
+    assert copy.copy(packed) is packed
     with pytest.raises(TypeError, match=r"memory of \w+:0 and cannot be pickled; pickle w, and pack it with"):
         pickle.dumps(packed)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from store_samples import DEVICE, GOOD, H100, KERNELS, LAYER, best, families, path, record
 
-from tilewright.errors import ProblemError
+from tilewright.errors import ProblemError, StoreError
 from tilewright.plans.provenance import Basis
 from tilewright.problem import Problem
 from tilewright.problem.shapes import as_problem
@@ -284,6 +284,13 @@ def test_a_mistake_in_a_layer_is_no_empty_answer(path: Path) -> None:
             ask("n1c8h6")
     with pytest.raises(ProblemError, match="missing k, r"):
         Store(path).best("n1c8h6", H100)
+
+
+def test_a_device_in_place_of_its_key_is_no_empty_answer(path: Path) -> None:
+    box = Store(path)
+    for ask in (box.records, box.clear, box.export_json, box.best):
+        with pytest.raises(StoreError, match="device_key: a Device was given; must be the key of a Device"):
+            ask(LAYER, DEVICE)  # type: ignore[operator]
 
 
 def test_how_far_a_record_came_is_kept_as_it_always_was(path: Path) -> None:

@@ -96,7 +96,8 @@ _UsageProblem: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; return its exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (closed by the shell: >&-)
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 (closed by the shell: <&-)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (>&-)
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -66,7 +66,7 @@ def bench(
     batch: options.Batch = None,
     peers: Peers = None,
     budget: options.BudgetText = None,
-    strategy: options.Strategy = "model",
+    strategy: options.Strategy = None,
     seed: options.Seed = 0,
     deterministic: options.Deterministic = False,
     family: options.Families = None,
@@ -88,7 +88,7 @@ def bench(
     wanted = TuneOptions(limit, way, seed, deterministic, families, again)
     files = {"--json": json_file, "--markdown": markdown, "--plot": plot}
     _check(files, layers)
-    _not_both(no_tune, again, budget)
+    _no_tuning(no_tune, {"--again": again, "--budget": budget, "--strategy": strategy})
     source = outputs.to_resume(json_file) if resume else None
     with outputs.alone(json_file):
         if no_tune:
@@ -169,12 +169,11 @@ def _key(layer: Layer) -> tuple[str, str]:
     return layer.name, str(layer.problem)
 
 
-def _not_both(no_tune: bool, again: bool, budget: str | None) -> None:
+def _no_tuning(no_tune: bool, tuning: Mapping[str, object]) -> None:
     """Refuse options of tuning together with --no-tune."""
-    if no_tune and (again or budget):
-        raise options.OptionError(
-            f"--no-tune and {'--again' if again else '--budget'}: give only one of them"
-        )
+    for option, value in tuning.items():
+        if no_tune and value:
+            raise options.OptionError(f"--no-tune and {option}: give only one of them")
 
 
 def _store_and_device(found: list[Layer], device: str | None, wanted: TuneOptions) -> tuple[Store, Runtime]:

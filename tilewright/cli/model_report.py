@@ -40,7 +40,7 @@ def model_report(
     device: options.Device = None,
     dtype: options.Dtype = None,
     layout: options.Layout = None,
-    strategy: options.Strategy = "model",
+    strategy: options.Strategy = None,
     seed: options.Seed = 0,
     records: Records = None,
     save: Save = None,

@@ -102,12 +102,12 @@ Families = Annotated[
 ]
 Again = Annotated[bool, typer.Option("--again", help="Search again, even if a winner is known.")]
 Strategy = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--strategy",
         metavar="NAME",
         help="Which configs to try first: model (fastest as predicted), local (neighbours of good ones), "
-        "random, or all.",
+        "random, or all. Default: model.",
     ),
 ]
 Seed = Annotated[
@@ -216,14 +216,16 @@ def budget(text: str | None) -> Budget | None:
     return None if text is None else Budget.parse(text)
 
 
-def strategy(name: str) -> str:
-    """Check --strategy.
+def strategy(name: str | None) -> str:
+    """Parse --strategy; None means the model's.
 
     Raises:
         OptionError: it is unknown; lists the known ones.
     """
     from tilewright.search.strategies import STRATEGIES
 
+    if name is None:
+        return "model"
     if name not in STRATEGIES:
         raise OptionError(f"--strategy {name!r}: must be one of {', '.join(STRATEGIES)}")
     return name

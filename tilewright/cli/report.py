@@ -50,7 +50,10 @@ By = Annotated[
         "fastest peer) or time (most microseconds above the floor).",
     ),
 ]
-Title = Annotated[str, typer.Option("--title", metavar="TEXT", help="Title of the HTML page.")]
+Title = Annotated[
+    str | None,
+    typer.Option("--title", metavar="TEXT", help="Title of the HTML page. Default: tilewright: results."),
+]
 
 
 def report(
@@ -61,7 +64,7 @@ def report(
     json_file: options.JsonFile = None,
     worst: Worst = None,
     by: By = None,
-    title: Title = "tilewright: results",
+    title: Title = None,
 ) -> None:
     """Combine results files into tables or one page of charts.
 
@@ -69,6 +72,8 @@ def report(
     """
     wanted = {"--html": html, "--markdown": markdown, "--csv": csv, "--json": json_file}
     _check_worst(worst, by, html)
+    if title is not None and html is None:
+        raise options.OptionError(f"--title {title}: is that of the HTML page; give --html FILE too")
     from tilewright.report import gather
 
     paths = files or gather.usual(Path())
@@ -99,12 +104,12 @@ def _check_worst(worst: int | None, by: str | None, html: Path | None) -> None:
         raise options.OptionError("--html and --worst: give only one of them")
 
 
-def _everything(found: Sequence[Gathered], title: str) -> Shapes:
+def _everything(found: Sequence[Gathered], title: str | None) -> Shapes:
     """Return the full contents of the files."""
     from tilewright.report import gather
 
     return lambda: gather.tables(found), {
-        "--html": lambda: gather.html(title, found),
+        "--html": lambda: gather.html(title or "tilewright: results", found),
         "--markdown": lambda: gather.as_markdown(found),
         "--csv": lambda: gather.as_csv(found),
         "--json": lambda: outputs.as_json({one.name: one.document for one in found}),

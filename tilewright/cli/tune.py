@@ -35,7 +35,7 @@ def tune(
     layout: options.Layout = None,
     batch: options.Batch = None,
     budget: options.BudgetText = None,
-    strategy: options.Strategy = "model",
+    strategy: options.Strategy = None,
     seed: options.Seed = 0,
     deterministic: options.Deterministic = False,
     family: options.Families = None,

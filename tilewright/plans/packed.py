@@ -30,8 +30,11 @@ class Packed:
     def __repr__(self) -> str:
         return f"<filter of {self.memory.nbytes} bytes packed for {self.problem} by {self.config}>"
 
-    def __deepcopy__(self, memo: object) -> Self:
+    def __copy__(self) -> Self:
         return self  # nobody writes to it
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     def __getstate__(self) -> NoReturn:
         raise TypeError(

@@ -14,7 +14,7 @@ from typing import Any
 
 from tilewright.arithmetic import geometric_mean
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
-from tilewright.errors import ProblemError, StoreError, shown
+from tilewright.errors import ProblemError, StoreError, shortened
 from tilewright.fields import Fields, read_document
 from tilewright.problem import Problem
 
@@ -97,10 +97,20 @@ def earlier_results(file: Path | None, device: str, protocol: Mapping[str, Any])
         )
     if other := [name for name, now in protocol.items() if found.protocol.get(name, now) != now]:
         ways = found.protocol, protocol
-        was, now = (", ".join(f"{name} {shown(way.get(name))}" for name in other) for way in ways)
+        was, now = (", ".join(_told(name, way.get(name)) for name in other) for way in ways)
         fix = "give the same options, or name another file after --json"
         raise StoreError(f"--resume: {file} was measured with {was}, this is with {now}; {fix}")
     return found
+
+
+def _told(name: str, value: object) -> str:
+    """Say how a protocol has something: budget 20s, no budget, peers onednn and cudnn, tuned: no."""
+    if isinstance(value, bool):
+        return f"{name}: {'yes' if value else 'no'}"
+    text = " and ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if not text:
+        return f"{'all' if name == 'families' else 'no'} {name}"
+    return f"{name} {shortened(text)}"
 
 
 def parse(document: Any) -> Results:

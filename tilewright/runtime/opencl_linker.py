@@ -37,6 +37,11 @@ def require() -> bool:
     """
     os.environ.setdefault("PATH", os.defpath)
     place = Path(os.environ.get("POCL_CACHE_DIR", ""))
+    if place.exists() and not place.is_dir():
+        raise RunError(
+            f"PoCL, which compiles for the CPU, cannot keep its kernels in {place}: is no folder; remove it "
+            "(if you have set POCL_CACHE_DIR, name a folder)"
+        )
     if _runs_nothing(place):
         raise RunError(
             f"PoCL, which compiles for the CPU, cannot load its kernels from {place}: "

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from tilewright.errors import StoreError, warn_once
+from tilewright.errors import StoreError, a_kind, warn_once
 from tilewright.problem import Problem
 from tilewright.problem.shapes import as_problem
 from tilewright.record import Record
@@ -76,11 +76,23 @@ def where(problem: Problem | str | None, device_key: str | None) -> tuple[str, l
 
     Raises:
         ProblemError: the problem string is malformed.
+        StoreError: ``device_key`` is no text.
     """
-    name = None if problem is None else as_problem(problem)  # records have one of its forms
-    tests = [("problem", name), ("device", device_key)]
-    given = [(name, str(value)) for name, value in tests if value is not None]
+    layer = None if problem is None else str(as_problem(problem))  # records have one of its forms
+    device = None if device_key is None else as_key(device_key)
+    given = [(name, value) for name, value in (("problem", layer), ("device", device)) if value is not None]
     return " AND ".join(f"{name} = ?" for name, _ in given) or "1", [value for _, value in given]
+
+
+def as_key(device_key: object) -> str:
+    """Accept the key of a device; a Device itself would be no other's, and find nothing.
+
+    Raises:
+        StoreError: it is no text.
+    """
+    if not isinstance(device_key, str):
+        raise StoreError(f"device_key: {a_kind(device_key)} was given; must be the key of a Device, a str")
+    return device_key
 
 
 def ranked(newest: Iterable[Found], deterministic: bool, sources: Sources | None = None) -> list[Found]:

@@ -22,6 +22,7 @@ from tilewright.store.rows import (
     READ,
     TABLES,
     Found,
+    as_key,
     ranked,
     select,
     to_row,
@@ -183,7 +184,7 @@ class Store:
             ProblemError: the problem string is malformed.
             StoreError: the store cannot be read.
         """
-        return self._best(str(as_problem(problem)), device_key, deterministic, sources)
+        return self._best(str(as_problem(problem)), as_key(device_key), deterministic, sources)
 
     def _best(
         self, name: str, device_key: str, deterministic: bool, sources: Sources | None = None
