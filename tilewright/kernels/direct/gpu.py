@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.direct.gpu_tile import GpuTiling, registers, shared_bytes, staging, tiling_of
-from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     MOST_BODY,
     MOST_COPIES,
@@ -204,28 +204,19 @@ def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepri
     """Return the launch, or two if a second pass adds up the shares."""
     cf = cf if aligned else {**cf, "cv": 1}
     tiling = tiling_of(pr, cf)
-    shared = shared_bytes(pr, cf, tiling)
-    launches, workspace = _launches(pr, device, cf, tiling, shared)
+    shared, combine, tiles = shared_bytes(pr, cf, tiling), cf["combine"], tiling.all_tiles
+    args = (*operands(combine), "partial", "arrived", *scale_operand(pr))
+    grid, block = (tiles * cf["sc"] * cf["sg"], 1, 1), (tiling.threads, 1, 1)
+    main = Launch("direct", grid, block, args, shared, cluster=cf["sc"])
     return Blueprint(
         source="direct.cu",
         defines=tuple(_defines(pr, cf, tiling, shared, aligned).items()),
-        launches=launches,
+        launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
         packed_bytes=word_bytes(pr) * tiling.filter_words,
         pack=(("DTYPE", dtype_code(pr)), ("PACK_K", tiling.kb), ("PACK_C", tiling.c_padded)),
         packing=in_tiles(tiling.kb, tiling.c_padded),
-        workspace=workspace,
+        workspace=reduction_buffers(pr, cf, tiles * cf["sg"] * tiling.tile, tiles, word_bytes(pr)),
     )
-
-
-def _launches(
-    pr: Problem, device: Device, cf: Values, tiling: GpuTiling, shared: int
-) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine, tiles = cf["combine"], tiling.all_tiles
-    blocks = tiles * cf["sc"] * cf["sg"]
-    args = (*operands(combine), "partial", "arrived", *scale_operand(pr))
-    main = Launch("direct", (blocks, 1, 1), (tiling.threads, 1, 1), args, shared, cluster=cf["sc"])
-    workspace = reduction_buffers(pr, cf, tiles * cf["sg"] * tiling.tile, tiles, word_bytes(pr))
-    return (*zeros_before(device, combine), main, *second_pass(pr, combine)), workspace
 
 
 def _defines(pr: Problem, cf: Values, tiling: GpuTiling, shared: int, aligned: bool) -> dict[str, int]:

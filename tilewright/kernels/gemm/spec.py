@@ -14,7 +14,7 @@ from functools import cache
 
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.gemm.product import (
     GemmTiling,
     Product,
@@ -232,24 +232,16 @@ def blueprint(pr: Problem, pd: Product, device: Device, cf: Values, aligned: boo
     if stream:
         shared = dict(FULL_TILES=stream.full_tiles, STREAM_STEPS=stream.each, LONGER=stream.longer)
     defines = _defines(pr, pd, tiling, cf, parts, c_padded * pr.r * pr.s, aligned) | shared
-    launches, workspace = _launches(pr, device, pd, tiling, cf, blocks, parts)
-    return Blueprint(
-        source="gemm.cu",
-        defines=tuple(defines.items()),
-        launches=launches, packed_bytes=4 * pd.groups * tiling.k_tiles * c_padded * pr.r * pr.s * tiling.kb,
-        pack=(("PACK_K", tiling.kb), ("PACK_C", c_padded)), packing=in_tiles(tiling.kb, c_padded),
-        workspace=workspace,
-    )  # fmt: skip
-
-
-def _launches(
-    pr: Problem, device: Device, pd: Product, tiling: GemmTiling, cf: Values, blocks: int, parts: int
-) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine = cf["combine"]
     args = (*operands(combine, "columns" if pd.columns else "x"), "partial", "arrived")
     main = Launch("gemm", (blocks, 1, 1), (tiling.threads, 1, 1), args, tiling.shared_bytes)
-    workspace = reduction_buffers(pr, cf, parts, tiling.tiles)
-    return (*zeros_before(device, combine), main, *second_pass(pr, combine)), workspace
+    return Blueprint(
+        source="gemm.cu", defines=tuple(defines.items()),
+        launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
+        packed_bytes=4 * pd.groups * tiling.k_tiles * c_padded * pr.r * pr.s * tiling.kb,
+        pack=(("PACK_K", tiling.kb), ("PACK_C", c_padded)), packing=in_tiles(tiling.kb, c_padded),
+        workspace=reduction_buffers(pr, cf, parts, tiling.tiles),
+    )  # fmt: skip
 
 
 def _defines(
