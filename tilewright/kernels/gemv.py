@@ -107,7 +107,19 @@ class Gemv(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the launch, or two if a second pass adds up the shares. The filter is used as given."""
-        return _blueprint(problem, device, config.values, aligned)
+        pr, cf = problem, config.values
+        block_rows = cf["threads"] // cf["lanes"] * cf["rows"]
+        tiles = ceil_div(pr.k, block_rows) * ceil_div(pr.n, cf["images"])
+        combine, blocks = cf["combine"], tiles * cf["sg"]
+        shared = _shared_bytes(pr, device, cf)
+        args = (*operands(combine), "partial", "arrived")
+        main = Launch("gemv", (blocks, 1, 1), (cf["threads"], 1, 1), args, shared)
+        return Blueprint(
+            source="gemv.cu", defines=tuple(_defines(pr, device, cf, aligned, shared).items()),
+            launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
+            packed_bytes=pr.w_bytes,
+            workspace=reduction_buffers(pr, cf, blocks * block_rows * cf["images"], tiles),
+        )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count the work of one block, and on a GPU of one thread."""
@@ -137,11 +149,6 @@ def _shared_bytes(pr: Problem, device: Device, cf: Values) -> int:
     return 4 * max(staged, cf["threads"] * cf["rows"] * cf["images"])
 
 
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    block = _shared_bytes(problem, device, cf)
-    return fits_shared(device, block, cf["mb"])
-
-
 RULES = (
     Rule("team", lambda threads, lanes: lanes <= threads, "a team lies in one block"),
     BLOCK,
@@ -158,27 +165,14 @@ RULES = (
     Rule("pieces", lambda problem, device, lanes, sg: sg == 1 or share(
         problem, device, dict(lanes=lanes, sg=sg)) * (sg - 1) < inputs(problem),
         "shares of a row without numbers"),
-    shared_rule(_fits_shared, "threads lanes rows images mb x sg"),
+    shared_rule(lambda problem, device, cf: fits_shared(
+        device, _shared_bytes(problem, device, cf), cf["mb"]), "threads lanes rows images mb x sg"),
     COMBINE_NONE,
     LAST_ORDER,
     ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
     SECOND_POOLS,
 )  # fmt: skip
-
-
-def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    block_rows = cf["threads"] // cf["lanes"] * cf["rows"]
-    tiles = ceil_div(pr.k, block_rows) * ceil_div(pr.n, cf["images"])
-    combine, blocks = cf["combine"], tiles * cf["sg"]
-    shared = _shared_bytes(pr, device, cf)
-    args = (*operands(combine), "partial", "arrived")
-    main = Launch("gemv", (blocks, 1, 1), (cf["threads"], 1, 1), args, shared)
-    return Blueprint(
-        source="gemv.cu", defines=tuple(_defines(pr, device, cf, aligned, shared).items()),
-        launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)), packed_bytes=pr.w_bytes,
-        workspace=reduction_buffers(pr, cf, blocks * block_rows * cf["images"], tiles),
-    )  # fmt: skip
 
 
 def _defines(pr: Problem, device: Device, cf: Values, aligned: bool, shared: int) -> Values:

@@ -135,7 +135,18 @@ class Small(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the copy of the filter to constant memory, the launch, and another if there is a pool."""
-        return _blueprint(problem, device, config.values, aligned)
+        pr, cf = problem, config.values
+        tiling, combine = tiling_of(pr, cf), pool_apart(pr)
+        first = () if cf["f"] else (Launch(CONSTANT, (1, 1, 1), (1, 1, 1), ("w",)),)
+        grid, block = (tiling.bands.blocks(device, cf), 1, 1), (cf["threads"], 1, 1)
+        main = Launch("small", grid, block, operands(combine), tiling.shared_bytes(cf))
+        kp = tiling.bands.k_groups * cf["tk"]
+        return Blueprint(
+            source="small.cu", defines=tuple(_defines(pr, device, tiling, cf, aligned).items()),
+            launches=(*first, main, *second_pass(pr, combine)), packed_bytes=4 * pr.c * pr.r * pr.s * kp,
+            pack=(("PACK_K", kp), ("PACK_C", pr.c)), packing=in_tiles(kp, pr.c),
+            workspace=partial_sums(pr, combine),
+        )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""
@@ -156,11 +167,6 @@ def _body(pr: Problem, tk: int, th: int, tw: int) -> int:
     return pr.s * tk * th * tw
 
 
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    block = tiling_of(problem, cf).shared_bytes(cf)
-    return fits_shared(device, block, cf["mb"])
-
-
 def _busy(problem: Problem, tk: int, th: int, tw: int, threads: int, bands: int, ni: int) -> bool:
     """Whether threads have outputs to compute in most of their iterations."""
     band = ceil_div(problem.p, bands)
@@ -178,22 +184,9 @@ RULES = (
          "fewer than 4 sums a thread are all loads"),
     *bands_rules(_registers, "tk th tw"),
     Rule("busy", _busy, "threads without outputs"),
-    shared_rule(_fits_shared, "f tk th tw mb bands ni stages out"),
+    shared_rule(lambda problem, device, cf: fits_shared(
+        device, tiling_of(problem, cf).shared_bytes(cf), cf["mb"]), "f tk th tw mb bands ni stages out"),
 )  # fmt: skip
-
-
-def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    tiling, combine = tiling_of(pr, cf), pool_apart(pr)
-    first = () if cf["f"] else (Launch(CONSTANT, (1, 1, 1), (1, 1, 1), ("w",)),)
-    grid, block = (tiling.bands.blocks(device, cf), 1, 1), (cf["threads"], 1, 1)
-    main = Launch("small", grid, block, operands(combine), tiling.shared_bytes(cf))
-    kp = tiling.bands.k_groups * cf["tk"]
-    return Blueprint(
-        source="small.cu", defines=tuple(_defines(pr, device, tiling, cf, aligned).items()),
-        launches=(*first, main, *second_pass(pr, combine)), packed_bytes=4 * pr.c * pr.r * pr.s * kp,
-        pack=(("PACK_K", kp), ("PACK_C", pr.c)), packing=in_tiles(kp, pr.c),
-        workspace=partial_sums(pr, combine),
-    )  # fmt: skip
 
 
 def _defines(pr: Problem, device: Device, tiling: SmallTiling, cf: Values, aligned: bool) -> Values:

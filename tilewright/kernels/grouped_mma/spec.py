@@ -120,11 +120,6 @@ def _bundle(pr: Problem) -> GroupBundle:
     return bundle
 
 
-def _words(pr: Problem) -> int:
-    """Registers of the filter for eight outputs."""
-    return pieces_of_sum(pr, _bundle(pr))
-
-
 def _body(pr: Problem, cf: Values) -> int:
     """Products and loads of the unrolled loops over a strip's sums."""
     tiling = tiling_of(pr, cf)
@@ -162,7 +157,8 @@ def _tile_fits(problem: Problem, device: Device, cf: Values) -> bool:
 
 RULES = (
     POOL_APART,
-    Rule("words", lambda problem, nt, bw: nt * bw * _words(problem) <= 2 * MOST_WORDS,
+    Rule("words", lambda problem, nt, bw:
+         nt * bw * pieces_of_sum(problem, _bundle(problem)) <= 2 * MOST_WORDS,
          "a thread holds the filter in registers"),
     Rule("parts", lambda problem, nt, bw: bw == 1 or nt == _bundle(problem).tiles,
          "a warp that makes a part of a bundle's outputs takes one"),

@@ -128,10 +128,6 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
     return fits_registers(device, registers(problem, cf), 32 * cf["warps"] * cf["mb"], spare=SPARE)
 
 
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, shared_bytes(problem, cf), cf["mb"])
-
-
 RULES = (
     Rule("rows", lambda problem, th: th <= problem.p and th + problem.r - 1 <= MOST_ROWS,
          "a thread of more rows than there are, or than bits of a word"),
@@ -150,6 +146,7 @@ RULES = (
     schedulers_rule(lambda warps, mb: warps * mb >= SCHEDULERS),
     resident_rule(lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit),
     Rule("registers", _fits_registers, SPILLS, needs="th tw depth warps mb"),
-    shared_rule(_fits_shared, "th tw split warps mb"),
+    shared_rule(lambda problem, device, cf: fits_shared(
+        device, shared_bytes(problem, cf), cf["mb"]), "th tw split warps mb"),
     POOL_APART,
 )  # fmt: skip

@@ -128,10 +128,6 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
     return fits_registers(device, registers(cf), of_unit, spare=SPARE)
 
 
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, tiling_of(problem, cf).shared_bytes, cf["mb"])
-
-
 RULES = (
     Rule("teams", lambda problem, ni: teams(problem, ni) <= MOST_TEAMS,
          "warpgroups, of 32 pairs of pixels each, for which a unit has no registers"),
@@ -146,7 +142,8 @@ RULES = (
          "shares of fewer than two steps of 64 channels"),
     Rule("stages", lambda problem, sc, stages: stages <= max(2, ceil_div(steps(problem), sc)),
          "more buffers than steps of a share"),
-    shared_rule(_fits_shared, "ni bn mb sc stages"),
+    shared_rule(lambda problem, device, cf: fits_shared(
+        device, tiling_of(problem, cf).shared_bytes, cf["mb"]), "ni bn mb sc stages"),
 )  # fmt: skip
 
 

@@ -150,7 +150,20 @@ class Winograd(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the launch, or two if a second pass adds up the shares."""
-        return _blueprint(problem, device, config.values if aligned else {**config.values, "cv": 1}, aligned)
+        pr, cf = problem, config.values if aligned else {**config.values, "cv": 1}
+        tiling = tiling_of(pr, cf, aligned)
+        blocks = tiling.blocks * pr.n * pr.groups * cf["sg"]
+        c_padded = tiling.steps * cf["cs"] * cf["sg"]
+        combine = cf["combine"]
+        args = (*operands(combine), "arrived")
+        main = Launch("winograd", (blocks, 1, 1), (tiling.threads, 1, 1), args, tiling.shared_bytes)
+        return Blueprint(
+            source="winograd.cu", defines=tuple(_defines(pr, cf, tiling, c_padded).items()),
+            launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
+            packed_bytes=4 * pr.groups * tiling.k_tiles * c_padded * ELEMENTS * tiling.kb,
+            pack=(("PACK_K", tiling.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)), packing=PACKED_POINTS,
+            workspace=reduction_buffers(pr, cf, 0, blocks // cf["sg"]),
+        )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""
@@ -209,22 +222,6 @@ RULES = (
          "a tile of 2x2 outputs holds one window of 2x2, and no other"),
     ATOMIC_EPILOGUE,
 )  # fmt: skip
-
-
-def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    tiling = tiling_of(pr, cf, aligned)
-    blocks = tiling.blocks * pr.n * pr.groups * cf["sg"]
-    c_padded = tiling.steps * cf["cs"] * cf["sg"]
-    combine = cf["combine"]
-    args = (*operands(combine), "arrived")
-    main = Launch("winograd", (blocks, 1, 1), (tiling.threads, 1, 1), args, tiling.shared_bytes)
-    return Blueprint(
-        source="winograd.cu", defines=tuple(_defines(pr, cf, tiling, c_padded).items()),
-        launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
-        packed_bytes=4 * pr.groups * tiling.k_tiles * c_padded * ELEMENTS * tiling.kb,
-        pack=(("PACK_K", tiling.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)), packing=PACKED_POINTS,
-        workspace=reduction_buffers(pr, cf, 0, blocks // cf["sg"]),
-    )  # fmt: skip
 
 
 def _defines(pr: Problem, cf: Values, tiling: WinogradTiling, c_padded: int) -> dict[str, int]:

@@ -99,7 +99,17 @@ class WinogradRows(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the launch, and another if there is a pool."""
-        return _blueprint(problem, device, config.values, aligned)
+        pr, cf = problem, config.values
+        tiling, combine = tiling_of(pr, cf), pool_apart(pr)
+        grid, block = (tiling.bands.blocks(device, cf), 1, 1), (cf["threads"], 1, 1)
+        main = Launch("winograd_rows", grid, block, operands(combine), tiling.shared_bytes)
+        return Blueprint(
+            source="winograd_rows.cu", defines=tuple(_defines(pr, device, tiling, cf, aligned).items()),
+            launches=(main, *second_pass(pr, combine)), packed_bytes=4 * tiling.f_floats,
+            pack=(("PACK_K", tiling.bands.k_groups * cf["tk"]), ("PACK_C", pr.c),
+                  ("PACK_WINOGRAD", 3), ("PACK_POINTS", cf["points"])), packing=PACKED_POINTS,
+            workspace=partial_sums(pr, combine),
+        )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""
@@ -119,10 +129,6 @@ def _registers(pr: Problem, cf: Values) -> int:
     return cf["tk"] * cf["th"] * (cf["points"] + 2 - pr.s) + rows + min(cf["tk"], 4) + 24
 
 
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, tiling_of(problem, cf).shared_bytes, cf["mb"])
-
-
 def _busy(problem: Problem, cf: Values) -> bool:
     """Whether threads have outputs to compute in most of their iterations."""
     tiling = tiling_of(problem, cf)
@@ -138,21 +144,9 @@ RULES = (
          "fewer than 4 sums a thread are all loads"),
     *bands_rules(_registers, "points tk th"),
     Rule("busy", _busy, "threads without outputs", needs="points tk th threads bands ni"),
-    shared_rule(_fits_shared, "points tk th mb bands ni"),
+    shared_rule(lambda problem, device, cf: fits_shared(
+        device, tiling_of(problem, cf).shared_bytes, cf["mb"]), "points tk th mb bands ni"),
 )  # fmt: skip
-
-
-def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    tiling, combine = tiling_of(pr, cf), pool_apart(pr)
-    grid, block = (tiling.bands.blocks(device, cf), 1, 1), (cf["threads"], 1, 1)
-    main = Launch("winograd_rows", grid, block, operands(combine), tiling.shared_bytes)
-    return Blueprint(
-        source="winograd_rows.cu", defines=tuple(_defines(pr, device, tiling, cf, aligned).items()),
-        launches=(main, *second_pass(pr, combine)), packed_bytes=4 * tiling.f_floats,
-        pack=(("PACK_K", tiling.bands.k_groups * cf["tk"]), ("PACK_C", pr.c),
-              ("PACK_WINOGRAD", 3), ("PACK_POINTS", cf["points"])), packing=PACKED_POINTS,
-        workspace=partial_sums(pr, combine),
-    )  # fmt: skip
 
 
 def _defines(pr: Problem, device: Device, tiling: RowsTiling, cf: Values, aligned: bool) -> Values:
