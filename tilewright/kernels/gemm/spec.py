@@ -30,17 +30,14 @@ from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of, work_of
 from tilewright.kernels.limits import (
     MOST_BODY,
     MOST_COPIES,
-    SCHEDULERS,
     SPARE,
     SPILLS,
-    block_rule,
     blocks_param,
     fits_registers,
     fits_shared,
     no_gpu,
-    resident_rule,
-    schedulers_rule,
     shared_rule,
+    warps_rules,
 )
 from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
@@ -178,9 +175,7 @@ def rules_of(product: Callable[[Problem], Product]) -> tuple[Rule, ...]:
         Rule("p_warps", lambda problem, v, tp, lk, wp:
              v * tp * (32 // lk) * (wp - 1) < product(problem).pixels,
              "warps along pixels without outputs"),
-        block_rule(lambda device, wk, wp, sb: 32 * wk * wp * sb <= min(512, device.max_threads)),
-        schedulers_rule(lambda wk, wp, sb, mb: wk * wp * sb * mb >= SCHEDULERS),
-        resident_rule(lambda device, wk, wp, sb, mb: 32 * wk * wp * sb * mb <= device.threads_per_unit),
+        *warps_rules("wk wp sb"),
         Rule("registers", lambda device, cf: _fits_registers(device, cf | dict(fd=1, cv=1)),
              SPILLS, needs="tk v tp wk wp sb mb"),
         Rule("shares_meet", lambda tk, v, tp, sb: min(tk * v * tp, 4 * tk * tp) >= sb,

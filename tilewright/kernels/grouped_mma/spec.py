@@ -25,17 +25,14 @@ from tilewright.kernels.grouped_mma.tile import (
 from tilewright.kernels.grouped_mma.work import work_of
 from tilewright.kernels.limits import (
     MOST_BODY,
-    SCHEDULERS,
     SPARE,
     SPILLS,
-    block_rule,
     blocks_param,
     fits_registers,
     fits_shared,
-    resident_rule,
-    schedulers_rule,
     shared_rule,
     too_large,
+    warps_rules,
 )
 from tilewright.kernels.requant import requant_defines
 from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
@@ -175,9 +172,7 @@ RULES = (
     Rule("warps", lambda tw, pt, th, wm: PIXELS * pt * wm <= th * tw, "warps without strips"),
     Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_BODY,
          "the unrolled loops overflow the instruction cache", needs="combine nt wn bw tw pt th wm"),
-    block_rule(lambda device, wm, wn: 32 * wm * wn <= min(512, device.max_threads)),
-    schedulers_rule(lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS),
-    resident_rule(lambda device, wm, wn, mb: 32 * wm * wn * mb <= device.threads_per_unit),
+    *warps_rules("wm wn"),
     Rule("registers", _registers_fit, SPILLS, needs="combine nt wn bw tw pt th wm mb"),
     shared_rule(_tile_fits, "combine nt wn bw tw pt th wm mb"),
 )  # fmt: skip

@@ -27,15 +27,13 @@ from tilewright.kernels.kn2row.tile import (
 )
 from tilewright.kernels.kn2row.work import work_of
 from tilewright.kernels.limits import (
-    SCHEDULERS,
     SPARE,
     SPILLS,
     blocks_param,
     fits_registers,
     fits_shared,
-    resident_rule,
-    schedulers_rule,
     shared_rule,
+    warps_rules,
 )
 from tilewright.kernels.products import in_word
 from tilewright.kernels.requant import requant_defines
@@ -144,8 +142,7 @@ RULES = (
     Rule("thread", lambda problem, device, cf: _fits_registers(problem, device, cf | ALONE), SPILLS,
          needs="vx pt f split"),
     shared_rule(lambda problem, device, cf: _fits_shared(problem, device, cf | ALONE), "th tw rb vx f split"),
-    schedulers_rule(lambda warps, mb: warps * mb >= SCHEDULERS),
-    resident_rule(lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit),
+    *warps_rules("warps"),
     Rule("registers", _fits_registers, SPILLS, needs="vx pt f split warps mb"),
     shared_rule(_fits_shared, "th tw rb vx f split mb"),
     POOL_APART,

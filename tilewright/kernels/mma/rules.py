@@ -7,15 +7,12 @@ from tilewright.device.architectures import MMA_E4M3
 from tilewright.kernels.family import Rule, Values
 from tilewright.kernels.limits import (
     MOST_COPIES,
-    SCHEDULERS,
     SPARE,
     SPILLS,
-    block_rule,
     fits_registers,
     fits_shared,
-    resident_rule,
-    schedulers_rule,
     shared_rule,
+    warps_rules,
 )
 from tilewright.kernels.mma.tile import (
     GATHERED,
@@ -75,9 +72,7 @@ RULES = (
          "warps without outputs"),
     Rule("n_warps", lambda problem, x, nt, wn: 16 * nt * (wn - 1) < _outputs(problem, x)[1],
          "warps without outputs"),
-    block_rule(lambda device, wm, wn, sb: 32 * wm * wn * sb <= min(512, device.max_threads)),
-    schedulers_rule(lambda wm, wn, sb, mb: wm * wn * sb * mb >= SCHEDULERS),
-    resident_rule(lambda device, wm, wn, sb, mb: 32 * wm * wn * sb * mb <= device.threads_per_unit),
+    *warps_rules("wm wn sb"),
     Rule("gather_l1", lambda x, l1: x != GATHERED or l1 == 0, "what is gathered always comes through the L1"),
     Rule("gather", _gathers, "a thread that gathers takes whole pixels, and all of its loads are unrolled",
          needs="x mt nt wm wn sb"),

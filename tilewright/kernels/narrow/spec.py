@@ -10,17 +10,14 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.limits import (
     MOST_BODY,
-    SCHEDULERS,
     SPARE,
     SPILLS,
-    block_rule,
     blocks_param,
     fits_registers,
     fits_shared,
     no_gpu,
-    resident_rule,
-    schedulers_rule,
     shared_rule,
+    warps_rules,
 )
 from tilewright.kernels.narrow.tile import (
     RUN,
@@ -142,9 +139,7 @@ RULES = (
     Rule("shares", lambda problem, split: problem.c % split == 0, "each share takes as many channels"),
     Rule("share_warps", lambda split, warps: warps % split == 0, "each share has as many warps"),
     Rule("whole", lambda bw, split, warps: 32 * warps // split % bw == 0, "a block is whole rows of threads"),
-    block_rule(lambda device, warps: 32 * warps <= device.max_threads),
-    schedulers_rule(lambda warps, mb: warps * mb >= SCHEDULERS),
-    resident_rule(lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit),
+    *warps_rules("warps"),
     Rule("registers", _fits_registers, SPILLS, needs="th tw depth warps mb"),
     shared_rule(lambda problem, device, cf: fits_shared(
         device, shared_bytes(problem, cf), cf["mb"]), "th tw split warps mb"),
