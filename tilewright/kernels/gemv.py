@@ -13,12 +13,12 @@ from tilewright.kernels.limits import (
     BLOCK,
     RESIDENT,
     SPILLS,
+    TOO_FULL,
     blocks_param,
     fits_registers,
     fits_shared,
     no_kernels,
     resident,
-    shared_rule,
 )
 from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
@@ -165,8 +165,8 @@ RULES = (
     Rule("pieces", lambda problem, device, lanes, sg: sg == 1 or share(
         problem, device, dict(lanes=lanes, sg=sg)) * (sg - 1) < inputs(problem),
         "shares of a row without numbers"),
-    shared_rule(lambda problem, device, cf: fits_shared(
-        device, _shared_bytes(problem, device, cf), cf["mb"]), "threads lanes rows images mb x sg"),
+    Rule("shared", lambda problem, device, cf: fits_shared(
+        device, _shared_bytes(problem, device, cf), cf["mb"]), TOO_FULL, "threads lanes rows images mb x sg"),
     COMBINE_NONE,
     LAST_ORDER,
     ATOMIC_EPILOGUE,

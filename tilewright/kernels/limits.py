@@ -7,7 +7,7 @@ from math import prod
 
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
-from tilewright.kernels.family import Param, Rule
+from tilewright.kernels.family import Param, Rule, Values
 from tilewright.problem import Problem
 
 DECLARED_SHARED = 128  # most bytes that a kernel declares besides its tiles: a flag, barriers
@@ -21,6 +21,9 @@ SPARE = 5  # registers that the compiler may need above an estimate that counts 
 MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
 
 SPILLS = "more registers than a thread or a unit has: the compiler would spill"
+TOO_FULL = "more shared memory than a block may have"
+
+Estimate = Callable[[Problem, Values], int]  # of what a config takes
 
 
 def blocks_param(*values: int) -> Param:
@@ -53,9 +56,27 @@ def warps_rules(counts: str) -> tuple[Rule, Rule, Rule]:
     )  # fmt: skip
 
 
-def shared_rule(holds: Callable[..., bool], needs: str) -> Rule:
-    """The rule that a block's tiles fit its shared memory."""
-    return Rule("shared", holds, "more shared memory than a block may have", needs)
+def thread_rule(registers: Estimate, needs: str) -> Rule:
+    """The rule that a thread has its registers, in a block of any size: it cuts a search early."""
+    return Rule("thread", lambda problem, device, cf:
+                fits_registers(device, registers(problem, cf), 1, SPARE), SPILLS, needs)  # fmt: skip
+
+
+def registers_rule(
+    registers: Estimate, threads: Callable[[Values], int], needs: str, name: str = "registers"
+) -> Rule:
+    """The rule that a thread has its registers, and a unit those of the blocks that it shall hold."""
+    return Rule(name, lambda problem, device, cf: fits_registers(
+        device, registers(problem, cf), threads(cf) * cf["mb"], SPARE), SPILLS, needs)  # fmt: skip
+
+
+def shared_rule(tiles: Estimate, needs: str, declared: int = DECLARED_SHARED) -> Rule:
+    """The rule that a block has the bytes of its tiles, and a unit those of the blocks that it shall hold.
+
+    Without ``mb`` among what it ``needs`` it asks for one block, and cuts a search early.
+    """
+    return Rule("shared", lambda problem, device, cf: fits_shared(
+        device, tiles(problem, cf), cf.get("mb", 1), declared), TOO_FULL, needs)  # fmt: skip
 
 
 # Rules of families with the threads of a block as a parameter.

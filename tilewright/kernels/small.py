@@ -14,7 +14,7 @@ from tilewright.arithmetic import ceil_div, round_up
 from tilewright.device import Device
 from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param, bands_rules, many_channels
 from tilewright.kernels.family import CONSTANT, Blueprint, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import MOST_BODY, blocks_param, fits_shared, no_gpu, shared_rule
+from tilewright.kernels.limits import MOST_BODY, blocks_param, no_gpu, shared_rule
 from tilewright.kernels.split_k import left_bytes, operands, partial_sums, pool_apart, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, columns_under, up_to
 from tilewright.kernels.word import in_tiles
@@ -184,8 +184,8 @@ RULES = (
          "fewer than 4 sums a thread are all loads"),
     *bands_rules(_registers, "tk th tw"),
     Rule("busy", _busy, "threads without outputs"),
-    shared_rule(lambda problem, device, cf: fits_shared(
-        device, tiling_of(problem, cf).shared_bytes(cf), cf["mb"]), "f tk th tw mb bands ni stages out"),
+    shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes(cf),
+                "f tk th tw mb bands ni stages out"),
 )  # fmt: skip
 
 

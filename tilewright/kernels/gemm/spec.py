@@ -30,12 +30,9 @@ from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of, work_of
 from tilewright.kernels.limits import (
     MOST_BODY,
     MOST_COPIES,
-    SPARE,
-    SPILLS,
     blocks_param,
-    fits_registers,
-    fits_shared,
     no_gpu,
+    registers_rule,
     shared_rule,
     warps_rules,
 )
@@ -131,13 +128,8 @@ def refused(problem: Problem, device: Device) -> str | None:
     return no_gpu(device) or (None if problem.n else "the batch is empty")
 
 
-def _fits_registers(device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(cf), threads(cf) * cf["mb"], spare=SPARE)
-
-
-def _fits_shared(pd: Product, device: Device, cf: Values) -> bool:
-    block = max(tiling_of(pd, cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]})
-    return fits_shared(device, block, cf["mb"])
+def _most_shared(pd: Product, cf: Values) -> int:
+    return max(tiling_of(pd, cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]})
 
 
 def _few_copies(pd: Product, tiling: GemmTiling) -> bool:
@@ -176,11 +168,10 @@ def rules_of(product: Callable[[Problem], Product]) -> tuple[Rule, ...]:
              v * tp * (32 // lk) * (wp - 1) < product(problem).pixels,
              "warps along pixels without outputs"),
         *warps_rules("wk wp sb"),
-        Rule("registers", lambda device, cf: _fits_registers(device, cf | dict(fd=1, cv=1)),
-             SPILLS, needs="tk v tp wk wp sb mb"),
+        registers_rule(lambda problem, cf: registers(cf | dict(fd=1, cv=1)), threads, "tk v tp wk wp sb mb"),
         Rule("shares_meet", lambda tk, v, tp, sb: min(tk * v * tp, 4 * tk * tp) >= sb,
              "each share of a block finishes some outputs"),
-        Rule("fragments", _fits_registers, SPILLS, needs="tk v tp wk wp sb mb fd cv"),
+        registers_rule(lambda problem, cf: registers(cf), threads, "tk v tp wk wp sb mb fd cv", "fragments"),
         Rule("channel_vector", lambda v, cv: cv == 1 or v == 1,
              "four channels of one pixel are read at once, or one channel of several"),
         Rule("channels", lambda sb, fd, cv, cs: cs % (sb * fd * cv) == 0 and cs // sb >= 2,
@@ -191,7 +182,7 @@ def rules_of(product: Callable[[Problem], Product]) -> tuple[Rule, ...]:
             product(problem), tiling_of(product(problem), cf | dict(stages=2))),
             "a thread keeps the places of at most 16 copies in registers, of 8 if their taps may be padding",
             needs="tk v tp lk wk wp sb fd cv cs"),
-        shared_rule(lambda problem, device, cf: _fits_shared(product(problem), device, cf),
+        shared_rule(lambda problem, cf: _most_shared(product(problem), cf),
                     "tk v tp lk wk wp sb mb fd cv cs stages"),
         Rule("in_flight", lambda problem, cs, stages: cs * (stages - 2) < max(product(problem).length, 1),
              "buffers without channels"),

@@ -174,7 +174,7 @@ RULES = (
          "the unrolled loops overflow the instruction cache", needs="combine nt wn bw tw pt th wm"),
     *warps_rules("wm wn"),
     Rule("registers", _registers_fit, SPILLS, needs="combine nt wn bw tw pt th wm mb"),
-    shared_rule(_tile_fits, "combine nt wn bw tw pt th wm mb"),
+    shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes, "combine nt wn bw tw pt th wm mb"),
 )  # fmt: skip
 
 

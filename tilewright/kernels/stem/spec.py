@@ -6,13 +6,11 @@ from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.limits import (
-    SCHEDULERS,
-    SPARE,
-    SPILLS,
     blocks_param,
-    fits_registers,
     fits_shared,
+    registers_rule,
     shared_rule,
+    thread_rule,
     warps_rules,
 )
 from tilewright.kernels.products import in_word
@@ -135,14 +133,9 @@ RULES = (
     *warps_rules("wm wn"),
     Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_UNROLLED,
          "the unrolled loop overflows the instruction cache", needs="combine tw kt pt f"),
-    Rule("thread", lambda problem, device, cf: fits_registers(
-        device, registers(problem, cf), SCHEDULERS * device.lanes, spare=SPARE), SPILLS,
-         needs="combine tw kt pt f"),
-    Rule("registers", lambda problem, device, cf: fits_registers(
-        device, registers(problem, cf), _threads(cf) * cf["mb"], spare=SPARE), SPILLS,
-         needs="combine tw kt wn pt wm f mb"),
-    shared_rule(lambda problem, device, cf: fits_shared(
-        device, tiling_of(problem, cf).shared_bytes, cf["mb"]), "combine th tw kt wn pt wm f mb"),
+    thread_rule(registers, "combine tw kt pt f"),
+    registers_rule(registers, _threads, "combine tw kt wn pt wm f mb"),
+    shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes, "combine th tw kt wn pt wm f mb"),
 )  # fmt: skip
 
 

@@ -16,7 +16,6 @@ from tilewright.kernels.limits import (
     SPILLS,
     blocks_param,
     fits_registers,
-    fits_shared,
     no_gpu,
     resident_rule,
     shared_rule,
@@ -189,11 +188,10 @@ def _fits_registers(device: Device, cf: Values) -> bool:
     return fits_registers(device, _registers(cf), cf["eg"] * cf["bk"] * cf["bt"] * cf["mb"])
 
 
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
+def _most_shared(problem: Problem, cf: Values) -> int:
     cf = cf | dict(sg=1)  # for any number of shares of C
     variants = (tiling_of(problem, cf), tiling_of(problem, cf | dict(cv=1), aligned=False))
-    block = max(tiling.shared_bytes for tiling in variants)
-    return fits_shared(device, block, cf["mb"])
+    return max(tiling.shared_bytes for tiling in variants)
 
 
 RULES = (
@@ -215,7 +213,7 @@ RULES = (
     Rule("x_copies", lambda problem, cf: cf["cv"] == 1 or tiling_of(
         problem, cf | dict(stages=1, sg=1)).x.copies <= MOST_COPIES,
         "a thread keeps the addresses of at most 16 copies in registers", needs="v tk tt eg bk bt ht cs cv"),
-    shared_rule(_fits_shared, "v tk tt eg bk bt mb ht cs cv stages"),
+    shared_rule(_most_shared, "v tk tt eg bk bt mb ht cs cv stages"),
     Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < problem.cg, "shares of C without channels"),
     COMBINE_NONE,
     Rule("pool_tile", lambda problem, combine: combine == TWO_PASS or _pools(problem),

@@ -14,7 +14,7 @@ from tilewright.device import Device
 from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param, bands_rules, many_channels
 from tilewright.kernels.bound import padding_alone
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import MOST_BODY, blocks_param, fits_shared, no_gpu, shared_rule
+from tilewright.kernels.limits import MOST_BODY, blocks_param, no_gpu, shared_rule
 from tilewright.kernels.split_k import left_bytes, operands, partial_sums, pool_apart, second_pass
 from tilewright.kernels.tile import COMBINE_NAMES, rows_under, up_to
 from tilewright.kernels.word import PACKED_POINTS
@@ -144,8 +144,7 @@ RULES = (
          "fewer than 4 sums a thread are all loads"),
     *bands_rules(_registers, "points tk th"),
     Rule("busy", _busy, "threads without outputs", needs="points tk th threads bands ni"),
-    shared_rule(lambda problem, device, cf: fits_shared(
-        device, tiling_of(problem, cf).shared_bytes, cf["mb"]), "points tk th mb bands ni"),
+    shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes, "points tk th mb bands ni"),
 )  # fmt: skip
 
 
