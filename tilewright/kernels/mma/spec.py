@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.bound import too_few
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.limits import blocks_param, no_tensor_cores
 from tilewright.kernels.mma.rules import RULES
@@ -43,7 +43,7 @@ from tilewright.kernels.tile import (
     up_to,
 )
 from tilewright.kernels.untuned import COLUMNS, IN_ORDER
-from tilewright.kernels.untuned.nhwc import copied_bytes, copier, copy, copy_defines, copy_remark
+from tilewright.kernels.untuned.nhwc import copied_bytes, copied_first, copy_of, copy_remark
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 
@@ -135,32 +135,28 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
     if not aligned and cf["x"] in (AS_IS, PLANES):
         cf = cf | dict(x=COPIED)  # to an aligned buffer
     tiling, way, combine = tiling_of(pr, cf), cf["x"], cf["combine"]
-    copied, chunks = way in COPIES, tap_chunks(pr, way)
     moved_as = E4M3_AS_F16 if way == WIDENED else products(pr, way)  # the products that words are made for
     main = Launch(
         "mma", (tiling.tiles * cf["sc"] * cf["sg"], 1, 1), (tiling.threads, 1, 1),
-        (*operands(combine, "copied" if copied else "x"), "partial", "arrived", *scale_operand(pr)),
-        shared_bytes=tiling.shared_bytes, cluster=cf["sc"], chained=copied,
+        (*operands(combine), "partial", "arrived", *scale_operand(pr)),
+        shared_bytes=tiling.shared_bytes, cluster=cf["sc"],
     )  # fmt: skip
-    launches = (main, *second_pass(pr, combine))
-    workspace: tuple[Buffer, ...] = reduction_buffers(
-        pr, cf, cf["sg"] * tiling.tiles * tiling.tile, tiling.tiles
-    )
-    parts: tuple[Blueprint, ...] = ()
-    if copied:
-        moved = (dict(COPIED_AS=moved_as) if moved_as else {}) | copy_defines(pr, chunks, aligned=aligned)
-        launches, parts = (copy(pr, chunks), *launches), (copier(moved),)
-        workspace = (*workspace, Buffer("copied", copied_bytes(pr, chunks)))
-    return Blueprint(
-        source="mma.cu", defines=tuple(_defines(pr, tiling, cf, aligned).items()), launches=launches,
-        packed_bytes=_packed_bytes(pr, tiling, cf),
+    found = Blueprint(
+        source="mma.cu", defines=tuple(_defines(pr, tiling, cf, aligned).items()),
+        launches=(main, *second_pass(pr, combine)), packed_bytes=_packed_bytes(pr, tiling, cf),
         pack=(
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", tiling.kb), ("PACK_STEPS", tiling.steps),
             ("PACK_C", _run_channels(pr, cf)), ("PACK_ORDER", COLUMNS if pixels_on_m(pr) else IN_ORDER),
             *((("PACK_PRODUCTS", moved_as),) if moved_as else ()),
         ),
-        workspace=workspace, parts=parts, packer="mma_pack.cu" if moved_as else "pack.cu",
+        workspace=reduction_buffers(pr, cf, cf["sg"] * tiling.tiles * tiling.tile, tiling.tiles),
+        packer="mma_pack.cu" if moved_as else "pack.cu",
     )  # fmt: skip
+    if way not in COPIES:
+        return found
+    copy = copy_of(pr, tap_chunks(pr, way), aligned=aligned)
+    products_of_copy = dict(COPIED_AS=moved_as) if moved_as else {}
+    return copied_first(found, copy._replace(defines=products_of_copy | copy.defines))
 
 
 def _run_channels(pr: Problem, cf: Values) -> int:

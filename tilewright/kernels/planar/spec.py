@@ -9,7 +9,7 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.device.architectures import WGMMA
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     SPARE,
     SPILLS,
@@ -32,7 +32,7 @@ from tilewright.kernels.planar.tile import (
 from tilewright.kernels.planar.work import work_of
 from tilewright.kernels.split_k import operands
 from tilewright.kernels.tile import NONE, up_to
-from tilewright.kernels.untuned.nhwc import copier, copy_as_is, copy_defines_as_is
+from tilewright.kernels.untuned.nhwc import copied_first, copy_as_is
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -96,18 +96,15 @@ class Planar(Family):
         tiling = tiling_of(problem, cf)
         main = Launch(
             "planar", (tiling.blocks, 1, 1), (threads(problem, cf["ni"], cf["sender"]), 1, 1),
-            operands(NONE, "x" if aligned else "copied"), shared_bytes=tiling.shared_bytes, cluster=cf["sc"],
-            chained=not aligned,
+            operands(NONE), shared_bytes=tiling.shared_bytes, cluster=cf["sc"],
         )  # fmt: skip
-        moved = copier(copy_defines_as_is(problem.x_bytes, BYTES))
-        return Blueprint(
+        found = Blueprint(
             source="planar.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
-            launches=(main,) if aligned else (copy_as_is(problem.x_bytes), main),
-            packed_bytes=_packed_bytes(problem, tiling),
+            launches=(main,), packed_bytes=_packed_bytes(problem, tiling),
             pack=(("PACK_K", cf["bn"]), ("PACK_PLANE", plane(problem))), packer="planar_pack.cu",
-            workspace=() if aligned else (Buffer("copied", problem.x_bytes),),
-            parts=() if aligned else (moved,), specific=True,
+            specific=True,
         )  # fmt: skip
+        return found if aligned else copied_first(found, copy_as_is(problem.x_bytes, BYTES))
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""
