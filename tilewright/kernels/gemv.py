@@ -33,7 +33,7 @@ from tilewright.kernels.split_k import (
     share_defines,
     zeros_before,
 )
-from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, TWO_PASS, View, image_defines, up_to
+from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, image_defines, up_to
 from tilewright.kernels.word import dtype_code, issue_slots, word_channels
 from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -214,7 +214,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=float(size) * row * (block_rows + cf["images"]),
         store_sectors=block_rows / 8 * cf["images"],
         dram_bytes=pr.x_bytes + pr.w_bytes * ceil_div(pr.n, cf["images"]) + pr.y_bytes,
-        shares=cf["sg"], combine=COMBINE_NAMES[cf["combine"]],
+        shares=cf["sg"], combine=cf["combine"],
         partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * pr.z_elements * cf["sg"],
         tile_bytes=4.0 * block_rows * cf["images"], useful=pr.k / (round_up(pr.k, block_rows)),
         register_intensity=2.0 * sums / (cf["rows"] + cf["images"]),
@@ -232,8 +232,7 @@ def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     kept = pr.w_bytes <= CACHE_SHARE * device.l2_bytes  # for the next images
     return CpuWork(
         blocks=blocks, dram_bytes=pr.x_bytes + pr.w_bytes * (1 if kept else image_tiles) + pr.y_bytes,
-        combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * pr.z_elements,
+        combine=cf["combine"], partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * pr.z_elements,
         useful=pr.k * pr.n / (blocks * sums),
         register_intensity=2.0 * sums / (rows + images), block_intensity=2.0 * sums / (rows + images),
         vectors=sums + rows + 1, width=width, multiply_adds=float(turns * sums * issue_slots(pr, device)),

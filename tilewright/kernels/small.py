@@ -16,7 +16,7 @@ from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param
 from tilewright.kernels.family import CONSTANT, Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import MOST_BODY, blocks_param, no_gpu, shared_rule
 from tilewright.kernels.split_k import left_bytes, operands, partial_sums, pool_apart, second_pass
-from tilewright.kernels.tile import COMBINE_NAMES, columns_under, up_to
+from tilewright.kernels.tile import columns_under, up_to
 from tilewright.kernels.word import in_tiles
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -235,8 +235,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
             loads * tiling.wavefronts + (taps if cf["f"] else 0)),
         load_bytes=4.0 * turns * lines * line, store_sectors=turns * sectors,
         dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
-        combine=COMBINE_NAMES[pool_apart(pr)],
-        partial_bytes=left_bytes(pr, pool_apart(pr)), tile_bytes=4.0 * sectors * 8,
+        combine=pool_apart(pr), partial_bytes=left_bytes(pr, pool_apart(pr)), tile_bytes=4.0 * sectors * 8,
         useful=pr.z_elements / (bands.items * bands.units * outputs),
         register_intensity=2.0 * pr.s * outputs / (cf["th"] * tiling.row + pr.s * cf["tk"]),
         block_intensity=2.0 * pr.c * pr.r * pr.s * outputs * bands.units / max(1, tiling.x_floats),

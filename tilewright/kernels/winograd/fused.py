@@ -33,7 +33,6 @@ from tilewright.kernels.split_k import (
 from tilewright.kernels.staging import Staging, staged_quads
 from tilewright.kernels.tile import (
     ATOMIC,
-    COMBINE_NAMES,
     NONE,
     TWO_PASS,
     View,
@@ -263,8 +262,7 @@ def _work(pr: Problem, cf: Values) -> GpuWork:
         load_bytes=4.0 * tiling.steps * (x_step + f_step),
         store_sectors=tile / (min(8.0, cf["v"] * cf["bk"]) if pr.layout_out == "nhwc" else 4.0),
         dram_bytes=pr.x_bytes + pr.w_bytes * ELEMENTS / 9 + pr.y_bytes, shares=cf["sg"],
-        combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * tile * blocks,
+        combine=cf["combine"], partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * tile * blocks,
         tile_bytes=4.0 * tile, useful=pr.z_elements / (tile * blocks / cf["sg"]),
         register_intensity=2.0 * vk * cf["tt"] / (vk + cf["tt"]),
         block_intensity=2.0 * 9 * tile * cf["cs"] / (x_step + f_step),

@@ -16,7 +16,7 @@ from tilewright.kernels.bound import padding_alone
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import MOST_BODY, blocks_param, no_gpu, shared_rule
 from tilewright.kernels.split_k import left_bytes, operands, partial_sums, pool_apart, second_pass
-from tilewright.kernels.tile import COMBINE_NAMES, rows_under, up_to
+from tilewright.kernels.tile import rows_under, up_to
 from tilewright.kernels.word import PACKED_POINTS
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -186,8 +186,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
                                     + ceil_div(inputs, cf["threads"]) * 2.0 * points),
         load_bytes=4.0 * turns * inputs * points / 2, store_sectors=turns * sectors,
         dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
-        combine=COMBINE_NAMES[pool_apart(pr)],
-        partial_bytes=left_bytes(pr, pool_apart(pr)), tile_bytes=4.0 * sectors * 8,
+        combine=pool_apart(pr), partial_bytes=left_bytes(pr, pool_apart(pr)), tile_bytes=4.0 * sectors * 8,
         useful=pr.z_elements / (bands.items * bands.units * outputs),
         register_intensity=2.0 * pr.s * outputs * pr.r / (tiling.rows + pr.r * cf["tk"]) / points,
         block_intensity=2.0 * filters * pr.s * outputs * bands.units / max(1, tiling.x_floats),
