@@ -41,63 +41,24 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+# The module of each public name.
 _HOMES = {
-    "LayerPlan": "api",
-    "conv2d": "api",
-    "forget": "api",
-    "plan": "api",
-    "tune": "api",
-    "Device": "device",
-    "Epilogue": "problem.epilogue",
-    "Pool": "problem.epilogue",
-    "ArrayError": "errors",
-    "BudgetError": "errors",
-    "CompileError": "errors",
-    "ConfigError": "errors",
-    "DeviceError": "errors",
-    "OutOfMemory": "errors",
-    "OutputError": "errors",
-    "PeerError": "errors",
-    "ProblemError": "errors",
-    "RunError": "errors",
-    "StoreError": "errors",
-    "TilewrightError": "errors",
-    "Config": "kernels.config",
-    "Problem": "problem",
-    "Check": "record",
-    "Measurement": "record",
-    "Record": "record",
-    "Store": "store",
-}
+    **dict.fromkeys(("LayerPlan", "conv2d", "forget", "plan", "tune"), "api"),
+    **dict.fromkeys(("Epilogue", "Pool"), "problem.epilogue"),
+    **dict.fromkeys(("Check", "Measurement", "Record"), "record"),
+    **dict.fromkeys((
+        "ArrayError", "BudgetError", "CompileError", "ConfigError", "DeviceError", "OutOfMemory",
+        "OutputError", "PeerError", "ProblemError", "RunError", "StoreError", "TilewrightError",
+    ), "errors"),
+    "Config": "kernels.config", "Device": "device", "Problem": "problem", "Store": "store",
+}  # fmt: skip
 
 __all__ = [
-    "ArrayError",
-    "BudgetError",
-    "Check",
-    "CompileError",
-    "Config",
-    "ConfigError",
-    "Device",
-    "DeviceError",
-    "Epilogue",
-    "LayerPlan",
-    "Measurement",
-    "OutOfMemory",
-    "OutputError",
-    "PeerError",
-    "Pool",
-    "Problem",
-    "ProblemError",
-    "Record",
-    "RunError",
-    "Store",
-    "StoreError",
-    "TilewrightError",
-    "conv2d",
-    "forget",
-    "plan",
-    "tune",
-]
+    "ArrayError", "BudgetError", "Check", "CompileError", "Config", "ConfigError", "Device", "DeviceError",
+    "Epilogue", "LayerPlan", "Measurement", "OutOfMemory", "OutputError", "PeerError", "Pool", "Problem",
+    "ProblemError", "Record", "RunError", "Store", "StoreError", "TilewrightError", "conv2d", "forget",
+    "plan", "tune",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

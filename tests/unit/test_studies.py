@@ -23,7 +23,7 @@ from tilewright.report.table import BEATS_NOTE, NOISY_NOTE
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import Space
 from tilewright.store import Store
-from tilewright.studies import engine, steps
+from tilewright.studies import steps, study_run
 from tilewright.studies.document import document as document_of
 from tilewright.studies.document import load, parse
 from tilewright.studies.lab import Lab, pinned
@@ -66,9 +66,9 @@ def lab(runtime: Runtime) -> Lab:
 # ------------------------------------------------------------------------------------ the data
 
 
-@pytest.mark.parametrize("name", engine.NAMES)
+@pytest.mark.parametrize("name", study_run.NAMES)
 def test_every_layer_and_config_is_legal_on_an_h100(name: str) -> None:
-    study = engine.study(name)
+    study = study_run.study(name)
     assert study.name == name and study.parts
     assert len({part.title for part in study.parts}) == len(study.parts)
     for part in study.parts:
@@ -88,9 +88,9 @@ def test_every_layer_and_config_is_legal_on_an_h100(name: str) -> None:
                         family_of(config.family).check(problem, H100, config)
 
 
-@pytest.mark.parametrize("name", engine.NAMES)
+@pytest.mark.parametrize("name", study_run.NAMES)
 def test_a_quick_study_tells_of_its_own_sizes(name: str) -> None:
-    whole, quick = engine.study(name), engine.study(name, quick=True)
+    whole, quick = study_run.study(name), study_run.study(name, quick=True)
     for words in ("10000", "4096", "1024 x", "64 times"):
         assert not any(words in text for part in quick.parts for text in (part.title, part.note, quick.title))
     for part, full in zip(quick.parts, whole.parts, strict=True):
@@ -109,15 +109,15 @@ def test_a_quick_study_tells_of_its_own_sizes(name: str) -> None:
 
 
 def test_a_published_table_beside_a_quick_run_is_marked(runtime: Runtime) -> None:
-    part = engine.study("diannao", quick=True).parts[6]
+    part = study_run.study("diannao", quick=True).parts[6]
     assert isinstance(part, Breakdown) and part.table
-    *_, found = engine.run_part(replace(part, layers=(SMALL,), steps=part.steps[:1]), lab(runtime))
+    *_, found = study_run.run_part(replace(part, layers=(SMALL,), steps=part.steps[:1]), lab(runtime))
     assert [column.title for column in found.columns] == ["activity", "8x8", "published at full size"]
 
 
-@pytest.mark.parametrize("name", engine.NAMES)
+@pytest.mark.parametrize("name", study_run.NAMES)
 def test_steps_have_names_of_their_own_and_figures_that_can_be_read(name: str) -> None:
-    for part in engine.study(name).parts:
+    for part in study_run.study(name).parts:
         steps = part.steps if isinstance(part, Steps | Breakdown | Counters) else ()
         assert len({step.name for step in steps}) == len(steps)
         for step in steps:
@@ -217,10 +217,10 @@ def checked_rows(part: Part, found: PartResult) -> int:
 @pytest.mark.parametrize("name", sorted(CHECKED.keys() - {WHOLE}))
 def test_quick_run(name: str, runtime: Runtime) -> None:
     """Each kernel of ours has its answer checked on every layer of a quick run."""
-    assert CHECKED.keys() == set(engine.NAMES)
+    assert CHECKED.keys() == set(study_run.NAMES)
     used, checked = lab(runtime), 0
-    for part in map(in_haste, engine.study(name).parts):
-        *_, found = engine.run_part(part, used)
+    for part in map(in_haste, study_run.study(name).parts):
+        *_, found = study_run.run_part(part, used)
         assert found.left == () and (found.rows or "left out" in found.note)
         if isinstance(part, Steps):
             ran = {(row["layer"], row["step"]) for row in found.rows if row["layer"] != "sum"}
@@ -251,7 +251,7 @@ def test_a_study_from_end_to_end(
     files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "markdown", "html")}
     outputs = [word for kind, file in files.items() for word in (f"--{kind}", str(file))]
     assert main(["study", WHOLE, "--quick", "--device", "cpu", *outputs]) == 0
-    result, study = load(files["json"]), engine.study(WHOLE, quick=True)
+    result, study = load(files["json"]), study_run.study(WHOLE, quick=True)
     assert result.quick and result.name == study.name
     pairs = [*zip(study.parts, result.parts, strict=True)]
     assert sum(checked_rows(part, found) for part, found in pairs) == CHECKED[WHOLE]
@@ -273,7 +273,7 @@ def test_what_cannot_run_leaves_its_reason(runtime: Runtime) -> None:
             Step("odd", config="textbook:step=9"),
         ),
     )  # fmt: skip
-    *_, found = engine.run_part(part, lab(runtime))
+    *_, found = study_run.run_part(part, lab(runtime))
     rows = {str(row["step"]): row for row in found.rows}
     assert rows["naive"]["speedup"] == 1.0 and rows["held"]["published_speedup"] == 2.0
     assert rows["naive"]["published"] == "10ms, 5 GFLOP/s"
@@ -292,7 +292,7 @@ def test_a_wrong_kernel_gets_no_time(runtime: Runtime, monkeypatch: pytest.Monke
     monkeypatch.setattr(
         Verifier, "check", lambda *a, **k: replace(check(*a, **k), ok=False, reason="one element is off")
     )
-    (part,) = engine.run_part(Steps("t", (SMALL,), (Step("naive", config=NAIVE),)), lab(runtime))
+    (part,) = study_run.run_part(Steps("t", (SMALL,), (Step("naive", config=NAIVE),)), lab(runtime))
     row = part.rows[0]
     assert row["reason"] == "wrong answer: one element is off" and "time_us" not in row
 
@@ -382,7 +382,7 @@ def test_a_speedup_with_a_noisy_time_in_it_is_marked() -> None:
 
 
 def test_a_sum_is_as_sure_as_its_terms() -> None:
-    part = engine.study("lenet").parts[0]
+    part = study_run.study("lenet").parts[0]
     assert isinstance(part, Steps) and part.total
     timed: list[dict[str, Value]] = [
         {"layer": layer, "step": step.name, "time_us": us, "ci95_us": width if step is part.steps[0] else 0.1}

@@ -16,7 +16,7 @@ from tilewright.bench import environment
 from tilewright.cli import main
 from tilewright.report.study import heading, part_table
 from tilewright.runtime.base import Runtime
-from tilewright.studies import engine, study_run
+from tilewright.studies import study_run
 from tilewright.studies.document import document as document_of
 from tilewright.studies.document import load
 from tilewright.studies.lab import Lab
@@ -64,14 +64,14 @@ def no_search(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_part_grows_layer_by_layer(runtime: Runtime) -> None:
-    first, second = engine.run_part(STUDY.parts[0], lab(runtime))
+    first, second = study_run.run_part(STUDY.parts[0], lab(runtime))
     assert (first.left, second.left) == (("B",), ())
     assert [row["layer"] for row in first.rows] == ["A", "A"]
     assert [row["layer"] for row in second.rows] == ["A", "A", "B", "B", "sum", "sum"]
     assert first.rows == second.rows[:2] and first.rows[0]["speedup"] == 1.0
     assert second.rows[4]["time_us"] == pytest.approx(sum(float(second.rows[i]["time_us"]) for i in (0, 2)))
     assert any("not measured yet: B" in note for note in part_table(first).notes)
-    curves = list(engine.run_part(STUDY.parts[1], lab(runtime)))
+    curves = list(study_run.run_part(STUDY.parts[1], lab(runtime)))
     assert [part.left for part in curves] == [("B",), ()]
     assert {row["layer"] for row in curves[0].rows} == {"A"}
     assert curves[0].rows == curves[1].rows[:2] and len(curves[1].rows) == 4
@@ -85,7 +85,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str, stop: str = "") -> int:
         if stop and stop in text:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine, "study", lambda name, quick: STUDY)
+    monkeypatch.setattr(study_run, "study", lambda name, quick: STUDY)
     monkeypatch.setattr("tilewright.cli.study.remark", remark)
     return main(["study", "lenet", "--quick", "--device", "cpu", *words])
 
@@ -151,7 +151,7 @@ def test_a_killed_study_loses_the_layer_under_way_alone(
         if "search: B" in text:
             raise SystemError("as good as killed: nothing catches it")
 
-    monkeypatch.setattr(engine, "study", lambda name, quick: STUDY)
+    monkeypatch.setattr(study_run, "study", lambda name, quick: STUDY)
     monkeypatch.setattr("tilewright.cli.study.remark", dies)
     with pytest.raises(SystemError):
         main(["study", "lenet", "--quick", "--device", "cpu", "--json", str(file)])

@@ -81,13 +81,12 @@ def study(
     Every answer is checked. Ctrl-C keeps the layers that are done; --json FILE --resume continues.
     """
     from tilewright.report.plot import drawable
-    from tilewright.studies import engine
+    from tilewright.studies import study_run
     from tilewright.studies.document import document as document_of
-    from tilewright.studies.study_run import StudyRun, chosen, earlier_result
     from tilewright.tuning.worker_pool import WorkerPool
 
-    found = engine.study(name, quick)
-    wanted, limit = chosen(found, _numbers(part)), options.budget(budget)
+    found = study_run.study(name, quick)
+    wanted, limit = study_run.chosen(found, _numbers(part)), options.budget(budget)
     files = {"--json": json_file, "--markdown": markdown, "--html": html, "--plot": plot}
     quiet = outputs.check(files)
     source = outputs.to_resume(json_file) if resume else None
@@ -99,7 +98,8 @@ def study(
         opened.needs_kernels(runtime, "study")
         children = WorkerPool()
         lab = _lab(runtime, store, quick, found.rounds, limit, children)
-        so_far = StudyRun(found, wanted, earlier_result(source, found, lab) if source else None)
+        earlier = study_run.earlier_result(source, found, lab) if source else None
+        so_far = study_run.StudyRun(found, wanted, earlier)
         opened.calibrate_once(runtime)
         if so_far.before:
             remark(f"{source}: {so_far.left() or 'all parts asked for are done'}")

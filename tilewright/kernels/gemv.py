@@ -13,12 +13,12 @@ from tilewright.kernels.limits import (
     BLOCK,
     RESIDENT,
     SPILLS,
+    TOO_FULL,
     blocks_param,
     fits_registers,
     fits_shared,
     no_kernels,
     resident,
-    shared_rule,
 )
 from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
@@ -33,7 +33,7 @@ from tilewright.kernels.split_k import (
     share_defines,
     zeros_before,
 )
-from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, LAST, NONE, TWO_PASS, View, image_defines, up_to
+from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, image_defines, up_to
 from tilewright.kernels.word import dtype_code, issue_slots, word_channels
 from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -107,7 +107,19 @@ class Gemv(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the launch, or two if a second pass adds up the shares. The filter is used as given."""
-        return _blueprint(problem, device, config.values, aligned)
+        pr, cf = problem, config.values
+        block_rows = cf["threads"] // cf["lanes"] * cf["rows"]
+        tiles = ceil_div(pr.k, block_rows) * ceil_div(pr.n, cf["images"])
+        combine, blocks = cf["combine"], tiles * cf["sg"]
+        shared = _shared_bytes(pr, device, cf)
+        args = (*operands(combine), "partial", "arrived")
+        main = Launch("gemv", (blocks, 1, 1), (cf["threads"], 1, 1), args, shared)
+        return Blueprint(
+            source="gemv.cu", defines=tuple(_defines(pr, device, cf, aligned, shared).items()),
+            launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
+            packed_bytes=pr.w_bytes,
+            workspace=reduction_buffers(pr, cf, blocks * block_rows * cf["images"], tiles),
+        )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count the work of one block, and on a GPU of one thread."""
@@ -137,11 +149,6 @@ def _shared_bytes(pr: Problem, device: Device, cf: Values) -> int:
     return 4 * max(staged, cf["threads"] * cf["rows"] * cf["images"])
 
 
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    block = _shared_bytes(problem, device, cf)
-    return fits_shared(device, block, cf["mb"])
-
-
 RULES = (
     Rule("team", lambda threads, lanes: lanes <= threads, "a team lies in one block"),
     BLOCK,
@@ -158,27 +165,14 @@ RULES = (
     Rule("pieces", lambda problem, device, lanes, sg: sg == 1 or share(
         problem, device, dict(lanes=lanes, sg=sg)) * (sg - 1) < inputs(problem),
         "shares of a row without numbers"),
-    shared_rule(_fits_shared, "threads lanes rows images mb x sg"),
+    Rule("shared", lambda problem, device, cf: fits_shared(
+        device, _shared_bytes(problem, device, cf), cf["mb"]), TOO_FULL, "threads lanes rows images mb x sg"),
     COMBINE_NONE,
     LAST_ORDER,
     ATOMIC_EPILOGUE,
     ATOMIC_SUMS,
     SECOND_POOLS,
 )  # fmt: skip
-
-
-def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    block_rows = cf["threads"] // cf["lanes"] * cf["rows"]
-    tiles = ceil_div(pr.k, block_rows) * ceil_div(pr.n, cf["images"])
-    combine, blocks = cf["combine"], tiles * cf["sg"]
-    shared = _shared_bytes(pr, device, cf)
-    args = (*operands(combine), "partial", "arrived")
-    main = Launch("gemv", (blocks, 1, 1), (cf["threads"], 1, 1), args, shared)
-    return Blueprint(
-        source="gemv.cu", defines=tuple(_defines(pr, device, cf, aligned, shared).items()),
-        launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)), packed_bytes=pr.w_bytes,
-        workspace=reduction_buffers(pr, cf, blocks * block_rows * cf["images"], tiles),
-    )  # fmt: skip
 
 
 def _defines(pr: Problem, device: Device, cf: Values, aligned: bool, shared: int) -> Values:
@@ -220,7 +214,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=float(size) * row * (block_rows + cf["images"]),
         store_sectors=block_rows / 8 * cf["images"],
         dram_bytes=pr.x_bytes + pr.w_bytes * ceil_div(pr.n, cf["images"]) + pr.y_bytes,
-        shares=cf["sg"], combine=COMBINE_NAMES[cf["combine"]],
+        shares=cf["sg"], combine=cf["combine"],
         partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * pr.z_elements * cf["sg"],
         tile_bytes=4.0 * block_rows * cf["images"], useful=pr.k / (round_up(pr.k, block_rows)),
         register_intensity=2.0 * sums / (cf["rows"] + cf["images"]),
@@ -238,8 +232,7 @@ def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     kept = pr.w_bytes <= CACHE_SHARE * device.l2_bytes  # for the next images
     return CpuWork(
         blocks=blocks, dram_bytes=pr.x_bytes + pr.w_bytes * (1 if kept else image_tiles) + pr.y_bytes,
-        combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * pr.z_elements,
+        combine=cf["combine"], partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * pr.z_elements,
         useful=pr.k * pr.n / (blocks * sums),
         register_intensity=2.0 * sums / (rows + images), block_intensity=2.0 * sums / (rows + images),
         vectors=sums + rows + 1, width=width, multiply_adds=float(turns * sums * issue_slots(pr, device)),

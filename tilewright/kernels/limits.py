@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
-from tilewright.kernels.family import Param, Rule
+from tilewright.kernels.family import Param, Rule, Values
 from tilewright.problem import Problem
 
 DECLARED_SHARED = 128  # most bytes that a kernel declares besides its tiles: a flag, barriers
@@ -15,10 +16,14 @@ MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more would overfl
 MOST_WEIGHTS = 1 << 28  # numbers of a filter
 MOST_GATHERED = 160  # numbers of all taps and channels that a thread gathers: their loads are unrolled
 SCHEDULERS = 4  # of a unit
+MOST_THREADS = 512  # of a block, where its warps are a product of parameters
 SPARE = 5  # registers that the compiler may need above an estimate that counts fragments and sums
 MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
 
 SPILLS = "more registers than a thread or a unit has: the compiler would spill"
+TOO_FULL = "more shared memory than a block may have"
+
+Estimate = Callable[[Problem, Values], int]  # of what a config takes
 
 
 def blocks_param(*values: int) -> Param:
@@ -26,24 +31,52 @@ def blocks_param(*values: int) -> Param:
     return Param("mb", values, "blocks that a unit holds at once (bounds the registers of a thread)")
 
 
-def block_rule(holds: Callable[..., bool]) -> Rule:
+def block_rule(holds: Callable[..., bool], needs: str = "") -> Rule:
     """The rule that a block does not have too many threads."""
-    return Rule("block", holds, "more threads than a block may have")
+    return Rule("block", holds, "more threads than a block may have", needs)
 
 
-def resident_rule(holds: Callable[..., bool]) -> Rule:
+def resident_rule(holds: Callable[..., bool], needs: str = "") -> Rule:
     """The rule that a unit has enough threads for the blocks that it shall hold at once."""
-    return Rule("resident", holds, "more threads than a unit holds at once")
+    return Rule("resident", holds, "more threads than a unit holds at once", needs)
 
 
-def schedulers_rule(holds: Callable[..., bool]) -> Rule:
-    """The rule that a unit holds at least one warp per scheduler (SCHEDULERS)."""
-    return Rule("schedulers", holds, "a unit has four schedulers to keep busy")
+def warps_rules(counts: str) -> tuple[Rule, Rule, Rule]:
+    """The rules of a block with as many warps as the product of the parameters ``counts``.
+
+    A unit shall hold at least one warp per scheduler (SCHEDULERS).
+    """
+    held = f"{counts} mb"
+    return (
+        block_rule(lambda device, cf:
+                   32 * prod(cf.values()) <= min(MOST_THREADS, device.max_threads), counts),
+        Rule("schedulers", lambda cf: prod(cf.values()) >= SCHEDULERS,
+             "a unit has four schedulers to keep busy", held),
+        resident_rule(lambda device, cf: 32 * prod(cf.values()) <= device.threads_per_unit, held),
+    )  # fmt: skip
 
 
-def shared_rule(holds: Callable[..., bool], needs: str) -> Rule:
-    """The rule that a block's tiles fit its shared memory."""
-    return Rule("shared", holds, "more shared memory than a block may have", needs)
+def thread_rule(registers: Estimate, needs: str) -> Rule:
+    """The rule that a thread has its registers, in a block of any size: it cuts a search early."""
+    return Rule("thread", lambda problem, device, cf:
+                fits_registers(device, registers(problem, cf), 1, SPARE), SPILLS, needs)  # fmt: skip
+
+
+def registers_rule(
+    registers: Estimate, threads: Callable[[Values], int], needs: str, name: str = "registers"
+) -> Rule:
+    """The rule that a thread has its registers, and a unit those of the blocks that it shall hold."""
+    return Rule(name, lambda problem, device, cf: fits_registers(
+        device, registers(problem, cf), threads(cf) * cf["mb"], SPARE), SPILLS, needs)  # fmt: skip
+
+
+def shared_rule(tiles: Estimate, needs: str, declared: int = DECLARED_SHARED) -> Rule:
+    """The rule that a block has the bytes of its tiles, and a unit those of the blocks that it shall hold.
+
+    Without ``mb`` among what it ``needs`` it asks for one block, and cuts a search early.
+    """
+    return Rule("shared", lambda problem, device, cf: fits_shared(
+        device, tiles(problem, cf), cf.get("mb", 1), declared), TOO_FULL, needs)  # fmt: skip
 
 
 # Rules of families with the threads of a block as a parameter.

@@ -14,9 +14,9 @@ from tilewright.arithmetic import ceil_div, round_up
 from tilewright.device import Device
 from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param, bands_rules, many_channels
 from tilewright.kernels.family import CONSTANT, Blueprint, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import MOST_BODY, blocks_param, fits_shared, no_gpu, shared_rule
+from tilewright.kernels.limits import MOST_BODY, blocks_param, no_gpu, shared_rule
 from tilewright.kernels.split_k import left_bytes, operands, partial_sums, pool_apart, second_pass
-from tilewright.kernels.tile import COMBINE_NAMES, columns_under, up_to
+from tilewright.kernels.tile import columns_under, up_to
 from tilewright.kernels.word import in_tiles
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -135,7 +135,18 @@ class Small(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the copy of the filter to constant memory, the launch, and another if there is a pool."""
-        return _blueprint(problem, device, config.values, aligned)
+        pr, cf = problem, config.values
+        tiling, combine = tiling_of(pr, cf), pool_apart(pr)
+        first = () if cf["f"] else (Launch(CONSTANT, (1, 1, 1), (1, 1, 1), ("w",)),)
+        grid, block = (tiling.bands.blocks(device, cf), 1, 1), (cf["threads"], 1, 1)
+        main = Launch("small", grid, block, operands(combine), tiling.shared_bytes(cf))
+        kp = tiling.bands.k_groups * cf["tk"]
+        return Blueprint(
+            source="small.cu", defines=tuple(_defines(pr, device, tiling, cf, aligned).items()),
+            launches=(*first, main, *second_pass(pr, combine)), packed_bytes=4 * pr.c * pr.r * pr.s * kp,
+            pack=(("PACK_K", kp), ("PACK_C", pr.c)), packing=in_tiles(kp, pr.c),
+            workspace=partial_sums(pr, combine),
+        )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""
@@ -156,11 +167,6 @@ def _body(pr: Problem, tk: int, th: int, tw: int) -> int:
     return pr.s * tk * th * tw
 
 
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    block = tiling_of(problem, cf).shared_bytes(cf)
-    return fits_shared(device, block, cf["mb"])
-
-
 def _busy(problem: Problem, tk: int, th: int, tw: int, threads: int, bands: int, ni: int) -> bool:
     """Whether threads have outputs to compute in most of their iterations."""
     band = ceil_div(problem.p, bands)
@@ -178,22 +184,9 @@ RULES = (
          "fewer than 4 sums a thread are all loads"),
     *bands_rules(_registers, "tk th tw"),
     Rule("busy", _busy, "threads without outputs"),
-    shared_rule(_fits_shared, "f tk th tw mb bands ni stages out"),
+    shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes(cf),
+                "f tk th tw mb bands ni stages out"),
 )  # fmt: skip
-
-
-def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    tiling, combine = tiling_of(pr, cf), pool_apart(pr)
-    first = () if cf["f"] else (Launch(CONSTANT, (1, 1, 1), (1, 1, 1), ("w",)),)
-    grid, block = (tiling.bands.blocks(device, cf), 1, 1), (cf["threads"], 1, 1)
-    main = Launch("small", grid, block, operands(combine), tiling.shared_bytes(cf))
-    kp = tiling.bands.k_groups * cf["tk"]
-    return Blueprint(
-        source="small.cu", defines=tuple(_defines(pr, device, tiling, cf, aligned).items()),
-        launches=(*first, main, *second_pass(pr, combine)), packed_bytes=4 * pr.c * pr.r * pr.s * kp,
-        pack=(("PACK_K", kp), ("PACK_C", pr.c)), packing=in_tiles(kp, pr.c),
-        workspace=partial_sums(pr, combine),
-    )  # fmt: skip
 
 
 def _defines(pr: Problem, device: Device, tiling: SmallTiling, cf: Values, aligned: bool) -> Values:
@@ -242,8 +235,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
             loads * tiling.wavefronts + (taps if cf["f"] else 0)),
         load_bytes=4.0 * turns * lines * line, store_sectors=turns * sectors,
         dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
-        combine=COMBINE_NAMES[pool_apart(pr)],
-        partial_bytes=left_bytes(pr, pool_apart(pr)), tile_bytes=4.0 * sectors * 8,
+        combine=pool_apart(pr), partial_bytes=left_bytes(pr, pool_apart(pr)), tile_bytes=4.0 * sectors * 8,
         useful=pr.z_elements / (bands.items * bands.units * outputs),
         register_intensity=2.0 * pr.s * outputs / (cf["th"] * tiling.row + pr.s * cf["tk"]),
         block_intensity=2.0 * pr.c * pr.r * pr.s * outputs * bands.units / max(1, tiling.x_floats),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.kernels.tile import NONE
+
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
@@ -16,7 +18,7 @@ class Counts:
     Attributes:
         blocks: blocks of the launch, distributed over the units (multiprocessors, cores).
         dram_bytes: bytes of the packed filter, input and output, each once.
-        combine: how shares of C are combined: none, atomic, two_pass, last.
+        combine: how shares of C are combined: NONE, ATOMIC, TWO_PASS or LAST (tile.py).
         partial_bytes: bytes of partial sums written to memory, in total.
         useful: outputs asked for / outputs computed.
         register_intensity: flops per element loaded into registers (the source's equation).
@@ -27,7 +29,7 @@ class Counts:
 
     blocks: int
     dram_bytes: float
-    combine: str = "none"
+    combine: int = NONE
     partial_bytes: float = 0.0
     useful: float
     register_intensity: float

@@ -17,6 +17,7 @@ from tilewright.arithmetic import norm
 from tilewright.device import Device
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
+from tilewright.kernels.tile import ATOMIC, LAST, TWO_PASS
 from tilewright.kernels.work import CpuWork, GpuWork
 from tilewright.problem import Problem
 from tilewright.record import Estimate
@@ -180,11 +181,11 @@ def _combine_us(device: Device, work: GpuWork, k: Coefficients, per_unit: int) -
     cost = 0.0
     if work.cluster > 1:
         cost += k.cluster_us + work.tile_bytes * per_unit / (k.peer_bytes_per_cycle * device.clock_ghz * 1e3)
-    if work.combine == "atomic":
+    if work.combine == ATOMIC:
         cost += k.atomic_us + 2.0 * work.partial_bytes / (l2_gbs * 1e3)
-    elif work.combine == "two_pass":
+    elif work.combine == TWO_PASS:
         cost += 1.5 * k.launch_us + 2.0 * work.partial_bytes / (l2_gbs * 1e3)
-    elif work.combine == "last":
+    elif work.combine == LAST:
         last = work.shares * work.tile_bytes / work.cluster / (k.l2_bytes_per_cycle * device.clock_ghz * 1e3)
         cost += k.arrival_us + work.partial_bytes / (l2_gbs * 1e3) + last
     return cost

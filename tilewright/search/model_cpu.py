@@ -11,6 +11,7 @@ from math import ceil, inf
 
 from tilewright.arithmetic import norm
 from tilewright.device import Device
+from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS
 from tilewright.kernels.work import CpuWork
 from tilewright.record import Estimate
 
@@ -142,8 +143,8 @@ def _cache_cycles(work: CpuWork, k: CoreCoefficients) -> float:
 
 def _cpu_combine_us(device: Device, work: CpuWork, k: CoreCoefficients) -> float:
     """Cost of combining the shares of C."""
-    if work.combine == "none":
+    if work.combine == NONE:
         return 0.0
-    each = {"atomic": k.atomic_cycles, "two_pass": k.two_pass_cycles, "last": k.last_cycles}[work.combine]
+    each = {ATOMIC: k.atomic_cycles, TWO_PASS: k.two_pass_cycles, LAST: k.last_cycles}[work.combine]
     cycles = work.partial_bytes / 4.0 / device.units * each
-    return cycles * 1e-3 / device.clock_ghz + (k.launch_us if work.combine != "last" else 0.0)
+    return cycles * 1e-3 / device.clock_ghz + (k.launch_us if work.combine != LAST else 0.0)

@@ -1,6 +1,6 @@
 """The types of a study: its layers, its steps, the published figures, and the results of a run.
 
-A study is data: a module of this package with one ``STUDY``. ``study_run`` runs it, by way of ``engine``.
+A study is data: a module of this package with one ``STUDY``. ``study_run`` runs it.
 """
 
 from __future__ import annotations

@@ -1,17 +1,35 @@
-"""The state of a study's run: the wanted parts, their results so far, and those of an earlier run."""
+"""Finds a study and runs it: the wanted parts, their results so far, and those of an earlier run."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tilewright.bench.environment import commit, commits, device_of, now
 from tilewright.errors import count
+from tilewright.studies.breakdown import run_breakdown
+from tilewright.studies.counters import run_counters
 from tilewright.studies.document import StudyResult, load
-from tilewright.studies.engine import run_part
 from tilewright.studies.lab import Lab
-from tilewright.studies.study import Part, PartResult, Study, StudyError, present
+from tilewright.studies.memory import run_memory
+from tilewright.studies.searching import run_search
+from tilewright.studies.steps import run_steps
+from tilewright.studies.study import (
+    Breakdown,
+    Counters,
+    Part,
+    PartResult,
+    Steps,
+    Study,
+    StudyError,
+    TuningCurves,
+    present,
+    quickly,
+)
+
+NAMES = ("csg", "diannao", "im2col-gemm", "lenet", "toy-cnn")
 
 
 @dataclass
@@ -86,6 +104,32 @@ def _layers(part: PartResult) -> str:
     """Say how many layers of a part are done."""
     done = len({row.get("layer") for row in part.rows})
     return f"{done} of {count(done + len(part.left), 'layer')}"
+
+
+def study(name: str, quick: bool = False) -> Study:
+    """Return a study by its name; ``quick``: for a quick run.
+
+    Raises:
+        StudyError: there is none; lists the known ones.
+    """
+    if name not in NAMES:
+        raise StudyError(f"study {name!r}: must be one of {', '.join(NAMES)}")
+    found: Study = importlib.import_module(f"tilewright.studies.{name.replace('-', '_')}").STUDY
+    return quickly(found) if quick else found
+
+
+def run_part(part: Part, lab: Lab, before: PartResult | None = None) -> Iterator[PartResult]:
+    """Run a part of a study, continuing ``before``; yield it as it grows, and finally when it is done."""
+    if isinstance(part, Steps):
+        yield from run_steps(part, lab, before)
+    elif isinstance(part, TuningCurves):
+        yield from run_search(part, lab, before)
+    elif isinstance(part, Breakdown):
+        yield run_breakdown(part, lab)
+    elif isinstance(part, Counters):
+        yield run_counters(part, lab)
+    else:
+        yield run_memory(part)
 
 
 def chosen(study: Study, numbers: Sequence[int] | None) -> dict[int, Part]:

@@ -17,7 +17,7 @@ from tilewright.kernels.direct.cpu_tile import (
     reread,
     tiling_of,
 )
-from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Launch, Param, Rule, Values
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
@@ -124,30 +124,21 @@ def blueprint(problem: Problem, device: Device, cf: Values) -> Blueprint:
     """Return the launch, or two if a second pass adds up the shares."""
     pr = one_row(problem)
     flat = dict(CG=pr.cg, SIZE_R=1, SIZE_S=1) if pr.c > problem.c else {}
-    tiling, workers = tiling_of(pr, cf), WORKERS * device.units
-    launches, workspace = _launches(pr, device, cf, tiling, workers)
+    tiling, workers, combine = tiling_of(pr, cf), WORKERS * device.units, cf["combine"]
+    tiles = tiling.blocks // cf["sg"] if combine == LAST else 0
+    args = (*operands(combine), "partial", "arrived", *scale_operand(pr))
+    main = Launch("direct", (workers, 1, 1), (1, 1, 1), args)
     return Blueprint(
         source="direct.cu",
         defines=tuple(_defines(pr, device, cf, tiling, workers).items()),
-        launches=launches,
+        launches=(*zeros_before(device, combine), main, *second_pass(pr, combine, chained=False)),
         packed_bytes=tiling.word * tiling.filter_words,
         pack=(("DTYPE", dtype_code(pr)), ("PACK_K", tiling.tile_k), ("PACK_C", tiling.c_padded),
               *flat.items()),
         packing="" if flat else in_tiles(tiling.tile_k, tiling.c_padded),
-        workspace=workspace,
+        # 2 more counters: the workers take blocks in turn.
+        workspace=reduction_buffers(pr, cf, tiling.outputs, tiles, tiling.word, more=2),
     )
-
-
-def _launches(
-    pr: Problem, device: Device, cf: Values, tiling: CpuTiling, workers: int
-) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine = cf["combine"]
-    tiles = tiling.blocks // cf["sg"] if combine == LAST else 0
-    args = (*operands(combine), "partial", "arrived", *scale_operand(pr))
-    main = Launch("direct", (workers, 1, 1), (1, 1, 1), args)
-    # 2 more counters: the workers take blocks in turn.
-    workspace = reduction_buffers(pr, cf, tiling.outputs, tiles, tiling.word, more=2)
-    return (*zeros_before(device, combine), main, *second_pass(pr, combine, chained=False)), workspace
 
 
 def _defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling, workers: int) -> Values:

@@ -19,7 +19,7 @@ from tilewright.kernels.direct.cpu_tile import (
     under,
 )
 from tilewright.kernels.family import Values
-from tilewright.kernels.tile import ATOMIC, COMBINE_NAMES, NONE
+from tilewright.kernels.tile import ATOMIC, NONE
 from tilewright.kernels.word import filter_bytes, issue_slots, word_bytes, word_registers
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import Problem
@@ -45,7 +45,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     few = device.lanes == AVX2_LANES
     return CpuWork(
         blocks=tiling.blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
-        combine=COMBINE_NAMES[cf["combine"]],
+        combine=cf["combine"],
         partial_bytes=0.0 if cf["combine"] == NONE else float(tiling.word) * tiles * outputs * tiling.blocks,
         useful=pr.k * pr.n * pr.p * pr.q * shares / (tiles * tiling.blocks * outputs),
         register_intensity=2.0 * outputs / (pixels + tiling.tile_k),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.direct.gpu_tile import GpuTiling, registers, shared_bytes, staging, tiling_of
-from tilewright.kernels.family import Blueprint, Buffer, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     MOST_BODY,
     MOST_COPIES,
@@ -57,19 +57,13 @@ from tilewright.problem import Problem
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 16, 20, 22, 24, 32, 48, 64)  # fill any number of units
 
 
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    # Unaligned arrays are read channel by channel, and may then need the larger tile. While ``combine`` is
-    # not chosen, either the block or a second launch may pool: one of the two must fit.
-    if "combine" in cf or problem.epilogue.pool is None:
-        block = _most_shared(problem, cf)
-    else:
-        block = min(_most_shared(problem, cf | dict(combine=way)) for way in (NONE, TWO_PASS))
-    return fits_shared(device, block, cf["mb"])
-
-
 def _most_shared(problem: Problem, cf: Values) -> int:
+    # While ``combine`` is not chosen, either the block or a second launch may pool: one of the two must fit.
+    if "combine" not in cf and problem.epilogue.pool:
+        return min(_most_shared(problem, cf | dict(combine=way)) for way in (NONE, TWO_PASS))
     tiling = tiling_of(problem, cf)
     most = shared_bytes(problem, cf, tiling)
+    # Unaligned arrays are read channel by channel, and may then need the larger tile.
     return most if cf["cv"] == 1 else max(most, shared_bytes(problem, cf | dict(cv=1), tiling))
 
 
@@ -167,8 +161,8 @@ RULES = (
     ),
     Rule("registers_lane", lambda problem, device, cf: fits_registers(device, registers(problem, cf), 1),
          "more registers than a thread has, in a block of any size", needs="v tk th tw"),
-    Rule("staged", lambda problem, device, cf: _fits_shared(
-        problem, device, cf | dict(sc=1, sg=1, out=0, pad=0)),
+    Rule("staged", lambda problem, device, cf: fits_shared(
+        device, _most_shared(problem, cf | dict(sc=1, sg=1, out=0, pad=0)), cf["mb"]),
         "the staged tiles take more shared memory than a block may have",
         needs="v tk th tw bk bw bh sw sb cv mb cs x f stages"),
     Rule("pipeline", lambda x, f, stages: stages == 1 or x + f > 0,
@@ -188,7 +182,7 @@ RULES = (
          not problem.epilogue.pool or combine == TWO_PASS or out == 1,
          "windows are taken from the tile in shared memory"),
     Rule("out_pad", lambda out, pad: out == 1 or pad == 0, "only the shared output tile is padded"),
-    shared_rule(_fits_shared, "v tk th tw bk bw bh sw sb cv mb cs x f stages sc sg combine out pad"),
+    shared_rule(_most_shared, "v tk th tw bk bw bh sw sb cv mb cs x f stages sc sg combine out pad"),
 )  # fmt: skip
 
 
@@ -204,28 +198,19 @@ def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepri
     """Return the launch, or two if a second pass adds up the shares."""
     cf = cf if aligned else {**cf, "cv": 1}
     tiling = tiling_of(pr, cf)
-    shared = shared_bytes(pr, cf, tiling)
-    launches, workspace = _launches(pr, device, cf, tiling, shared)
+    shared, combine, tiles = shared_bytes(pr, cf, tiling), cf["combine"], tiling.all_tiles
+    args = (*operands(combine), "partial", "arrived", *scale_operand(pr))
+    grid, block = (tiles * cf["sc"] * cf["sg"], 1, 1), (tiling.threads, 1, 1)
+    main = Launch("direct", grid, block, args, shared, cluster=cf["sc"])
     return Blueprint(
         source="direct.cu",
         defines=tuple(_defines(pr, cf, tiling, shared, aligned).items()),
-        launches=launches,
+        launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
         packed_bytes=word_bytes(pr) * tiling.filter_words,
         pack=(("DTYPE", dtype_code(pr)), ("PACK_K", tiling.kb), ("PACK_C", tiling.c_padded)),
         packing=in_tiles(tiling.kb, tiling.c_padded),
-        workspace=workspace,
+        workspace=reduction_buffers(pr, cf, tiles * cf["sg"] * tiling.tile, tiles, word_bytes(pr)),
     )
-
-
-def _launches(
-    pr: Problem, device: Device, cf: Values, tiling: GpuTiling, shared: int
-) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine, tiles = cf["combine"], tiling.all_tiles
-    blocks = tiles * cf["sc"] * cf["sg"]
-    args = (*operands(combine), "partial", "arrived", *scale_operand(pr))
-    main = Launch("direct", (blocks, 1, 1), (tiling.threads, 1, 1), args, shared, cluster=cf["sc"])
-    workspace = reduction_buffers(pr, cf, tiles * cf["sg"] * tiling.tile, tiles, word_bytes(pr))
-    return (*zeros_before(device, combine), main, *second_pass(pr, combine)), workspace
 
 
 def _defines(pr: Problem, cf: Values, tiling: GpuTiling, shared: int, aligned: bool) -> dict[str, int]:

@@ -14,7 +14,7 @@ from functools import cache
 
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.gemm.product import (
     GemmTiling,
     Product,
@@ -30,17 +30,11 @@ from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of, work_of
 from tilewright.kernels.limits import (
     MOST_BODY,
     MOST_COPIES,
-    SCHEDULERS,
-    SPARE,
-    SPILLS,
-    block_rule,
     blocks_param,
-    fits_registers,
-    fits_shared,
     no_gpu,
-    resident_rule,
-    schedulers_rule,
+    registers_rule,
     shared_rule,
+    warps_rules,
 )
 from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
@@ -134,13 +128,8 @@ def refused(problem: Problem, device: Device) -> str | None:
     return no_gpu(device) or (None if problem.n else "the batch is empty")
 
 
-def _fits_registers(device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(cf), threads(cf) * cf["mb"], spare=SPARE)
-
-
-def _fits_shared(pd: Product, device: Device, cf: Values) -> bool:
-    block = max(tiling_of(pd, cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]})
-    return fits_shared(device, block, cf["mb"])
+def _most_shared(pd: Product, cf: Values) -> int:
+    return max(tiling_of(pd, cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]})
 
 
 def _few_copies(pd: Product, tiling: GemmTiling) -> bool:
@@ -178,14 +167,11 @@ def rules_of(product: Callable[[Problem], Product]) -> tuple[Rule, ...]:
         Rule("p_warps", lambda problem, v, tp, lk, wp:
              v * tp * (32 // lk) * (wp - 1) < product(problem).pixels,
              "warps along pixels without outputs"),
-        block_rule(lambda device, wk, wp, sb: 32 * wk * wp * sb <= min(512, device.max_threads)),
-        schedulers_rule(lambda wk, wp, sb, mb: wk * wp * sb * mb >= SCHEDULERS),
-        resident_rule(lambda device, wk, wp, sb, mb: 32 * wk * wp * sb * mb <= device.threads_per_unit),
-        Rule("registers", lambda device, cf: _fits_registers(device, cf | dict(fd=1, cv=1)),
-             SPILLS, needs="tk v tp wk wp sb mb"),
+        *warps_rules("wk wp sb"),
+        registers_rule(lambda problem, cf: registers(cf | dict(fd=1, cv=1)), threads, "tk v tp wk wp sb mb"),
         Rule("shares_meet", lambda tk, v, tp, sb: min(tk * v * tp, 4 * tk * tp) >= sb,
              "each share of a block finishes some outputs"),
-        Rule("fragments", _fits_registers, SPILLS, needs="tk v tp wk wp sb mb fd cv"),
+        registers_rule(lambda problem, cf: registers(cf), threads, "tk v tp wk wp sb mb fd cv", "fragments"),
         Rule("channel_vector", lambda v, cv: cv == 1 or v == 1,
              "four channels of one pixel are read at once, or one channel of several"),
         Rule("channels", lambda sb, fd, cv, cs: cs % (sb * fd * cv) == 0 and cs // sb >= 2,
@@ -196,7 +182,7 @@ def rules_of(product: Callable[[Problem], Product]) -> tuple[Rule, ...]:
             product(problem), tiling_of(product(problem), cf | dict(stages=2))),
             "a thread keeps the places of at most 16 copies in registers, of 8 if their taps may be padding",
             needs="tk v tp lk wk wp sb fd cv cs"),
-        shared_rule(lambda problem, device, cf: _fits_shared(product(problem), device, cf),
+        shared_rule(lambda problem, cf: _most_shared(product(problem), cf),
                     "tk v tp lk wk wp sb mb fd cv cs stages"),
         Rule("in_flight", lambda problem, cs, stages: cs * (stages - 2) < max(product(problem).length, 1),
              "buffers without channels"),
@@ -232,24 +218,16 @@ def blueprint(pr: Problem, pd: Product, device: Device, cf: Values, aligned: boo
     if stream:
         shared = dict(FULL_TILES=stream.full_tiles, STREAM_STEPS=stream.each, LONGER=stream.longer)
     defines = _defines(pr, pd, tiling, cf, parts, c_padded * pr.r * pr.s, aligned) | shared
-    launches, workspace = _launches(pr, device, pd, tiling, cf, blocks, parts)
-    return Blueprint(
-        source="gemm.cu",
-        defines=tuple(defines.items()),
-        launches=launches, packed_bytes=4 * pd.groups * tiling.k_tiles * c_padded * pr.r * pr.s * tiling.kb,
-        pack=(("PACK_K", tiling.kb), ("PACK_C", c_padded)), packing=in_tiles(tiling.kb, c_padded),
-        workspace=workspace,
-    )  # fmt: skip
-
-
-def _launches(
-    pr: Problem, device: Device, pd: Product, tiling: GemmTiling, cf: Values, blocks: int, parts: int
-) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
     combine = cf["combine"]
     args = (*operands(combine, "columns" if pd.columns else "x"), "partial", "arrived")
     main = Launch("gemm", (blocks, 1, 1), (tiling.threads, 1, 1), args, tiling.shared_bytes)
-    workspace = reduction_buffers(pr, cf, parts, tiling.tiles)
-    return (*zeros_before(device, combine), main, *second_pass(pr, combine)), workspace
+    return Blueprint(
+        source="gemm.cu", defines=tuple(defines.items()),
+        launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
+        packed_bytes=4 * pd.groups * tiling.k_tiles * c_padded * pr.r * pr.s * tiling.kb,
+        pack=(("PACK_K", tiling.kb), ("PACK_C", c_padded)), packing=in_tiles(tiling.kb, c_padded),
+        workspace=reduction_buffers(pr, cf, parts, tiling.tiles),
+    )  # fmt: skip
 
 
 def _defines(

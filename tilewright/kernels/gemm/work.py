@@ -9,7 +9,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.gemm.product import GemmTiling, Product, kept_places, registers, tiling_of
 from tilewright.kernels.limits import resident
-from tilewright.kernels.tile import COMBINE_NAMES, NONE
+from tilewright.kernels.tile import NONE
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
@@ -73,7 +73,7 @@ def work_of(pr: Problem, pd: Product, device: Device, cf: Values) -> GpuWork:
         wavefronts=waves + steps * staged / 32, load_bytes=4.0 * steps * staged,
         store_sectors=tiles * tiling.tile / (8.0 if pd.y_nhwc or cf["v"] * 32 // cf["lk"] >= 8 else 4.0),
         dram_bytes=float(pr.w_bytes + pr.y_bytes) + _x_bytes(pr, pd),
-        shares=shares, combine=COMBINE_NAMES[cf["combine"]],
+        shares=shares, combine=cf["combine"],
         partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * tiling.tile * blocks * (2 if stream else 1),
         tile_bytes=4.0 * tiling.tile, useful=pd.pixels * pd.k * pd.groups / (tiling.tile * tiling.tiles),
         register_intensity=2.0 * tiling.kt * tiling.pt / (tiling.kt + tiling.pt),

@@ -9,7 +9,6 @@ from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import left_bytes, operands, partial_sums, second_pass, share_defines
 from tilewright.kernels.tile import (
-    COMBINE_NAMES,
     View,
     columns_under,
     image_defines,
@@ -146,8 +145,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     intensity = 2.0 * taps * vectors / max(1.0, loads)
     return CpuWork(
         blocks=blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
-        combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=left_bytes(pr, cf["combine"]),
+        combine=cf["combine"], partial_bytes=left_bytes(pr, cf["combine"]),
         useful=pr.z_elements / (blocks * vectors * v),
         register_intensity=intensity, block_intensity=intensity,
         vectors=tk * th * tw + tw + 1, width=v * word_registers(pr),

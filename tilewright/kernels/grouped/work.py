@@ -15,7 +15,7 @@ from tilewright.kernels.grouped.tile import (
     stores_quads,
 )
 from tilewright.kernels.split_k import left_bytes
-from tilewright.kernels.tile import COMBINE_NAMES, columns_under, rows_under
+from tilewright.kernels.tile import columns_under, rows_under
 from tilewright.kernels.word import filter_bytes, issue_slots, read_bytes, word_bytes, word_registers, words
 from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -51,8 +51,7 @@ def _gpu_work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         epilogue=outputs * 4.0, wavefronts=loads * cf["threads"] / 32 * _lines(pr, cf),
         load_bytes=read_bytes(pr) * inputs * cf["threads"],
         store_sectors=sectors, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
-        combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=left_bytes(pr, cf["combine"]),
+        combine=cf["combine"], partial_bytes=left_bytes(pr, cf["combine"]),
         tile_bytes=word * outputs * cf["threads"], useful=pr.z_elements / (items * outputs),
         register_intensity=2.0 * fma / max(1, inputs), block_intensity=2.0 * fma / max(1, inputs),
     )  # fmt: skip
@@ -80,8 +79,7 @@ def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     intensity = 2.0 * taps * pixels * v / max(1, inputs * (v if over else 1))
     return CpuWork(
         blocks=blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
-        combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=left_bytes(pr, cf["combine"]),
+        combine=cf["combine"], partial_bytes=left_bytes(pr, cf["combine"]),
         useful=pr.z_elements / (items * pixels * v),
         register_intensity=intensity, block_intensity=intensity,
         vectors=pixels + columns_under(pr, cf["tw"]) + 1, width=v * word_registers(pr),

@@ -25,17 +25,14 @@ from tilewright.kernels.grouped_mma.tile import (
 from tilewright.kernels.grouped_mma.work import work_of
 from tilewright.kernels.limits import (
     MOST_BODY,
-    SCHEDULERS,
     SPARE,
     SPILLS,
-    block_rule,
     blocks_param,
     fits_registers,
     fits_shared,
-    resident_rule,
-    schedulers_rule,
     shared_rule,
     too_large,
+    warps_rules,
 )
 from tilewright.kernels.requant import requant_defines
 from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
@@ -120,11 +117,6 @@ def _bundle(pr: Problem) -> GroupBundle:
     return bundle
 
 
-def _words(pr: Problem) -> int:
-    """Registers of the filter for eight outputs."""
-    return pieces_of_sum(pr, _bundle(pr))
-
-
 def _body(pr: Problem, cf: Values) -> int:
     """Products and loads of the unrolled loops over a strip's sums."""
     tiling = tiling_of(pr, cf)
@@ -162,7 +154,8 @@ def _tile_fits(problem: Problem, device: Device, cf: Values) -> bool:
 
 RULES = (
     POOL_APART,
-    Rule("words", lambda problem, nt, bw: nt * bw * _words(problem) <= 2 * MOST_WORDS,
+    Rule("words", lambda problem, nt, bw:
+         nt * bw * pieces_of_sum(problem, _bundle(problem)) <= 2 * MOST_WORDS,
          "a thread holds the filter in registers"),
     Rule("parts", lambda problem, nt, bw: bw == 1 or nt == _bundle(problem).tiles,
          "a warp that makes a part of a bundle's outputs takes one"),
@@ -179,11 +172,9 @@ RULES = (
     Rule("warps", lambda tw, pt, th, wm: PIXELS * pt * wm <= th * tw, "warps without strips"),
     Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_BODY,
          "the unrolled loops overflow the instruction cache", needs="combine nt wn bw tw pt th wm"),
-    block_rule(lambda device, wm, wn: 32 * wm * wn <= min(512, device.max_threads)),
-    schedulers_rule(lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS),
-    resident_rule(lambda device, wm, wn, mb: 32 * wm * wn * mb <= device.threads_per_unit),
+    *warps_rules("wm wn"),
     Rule("registers", _registers_fit, SPILLS, needs="combine nt wn bw tw pt th wm mb"),
-    shared_rule(_tile_fits, "combine nt wn bw tw pt th wm mb"),
+    shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes, "combine nt wn bw tw pt th wm mb"),
 )  # fmt: skip
 
 

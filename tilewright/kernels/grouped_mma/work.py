@@ -17,7 +17,6 @@ from tilewright.kernels.grouped_mma.tile import (
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION
 from tilewright.kernels.split_k import left_bytes, stored_bytes
-from tilewright.kernels.tile import COMBINE_NAMES
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -56,7 +55,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=PORT * (2.0 * strips * tiling.seen * tiling.row_sum * warps + staged / 8 + LINES * lines),
         load_bytes=x_bytes + w_bytes,
         store_sectors=STORED * sums * out_bytes / min(32, stored),
-        dram_bytes=pr.x_bytes + w_bytes * tiling.k_tiles + pr.y_bytes, combine=COMBINE_NAMES[combine],
+        dram_bytes=pr.x_bytes + w_bytes * tiling.k_tiles + pr.y_bytes, combine=combine,
         partial_bytes=left_bytes(pr, combine),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
         register_intensity=2.0 * INSTRUCTION * short / max(1.0, loads * 256),

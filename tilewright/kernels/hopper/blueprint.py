@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
 
 from tilewright.arithmetic import offset64
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Buffer, Launch, Values
+from tilewright.kernels.family import Blueprint, Launch, Values
 from tilewright.kernels.hopper import fallback, halves
 from tilewright.kernels.hopper.finish import BY_TILE, OWN, finish, out_bytes, paired, run, stores
 from tilewright.kernels.hopper.image import APART, SWIZZLED, joint, raw_of
@@ -31,14 +31,7 @@ from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import operands, reduction_buffers, second_pass, share_defines
 from tilewright.kernels.tile import image_defines, layer_defines
 from tilewright.kernels.untuned import IN_ORDER, PAIRS
-from tilewright.kernels.untuned.nhwc import (
-    copied_bytes,
-    copier,
-    copy,
-    copy_as_is,
-    copy_defines,
-    copy_defines_as_is,
-)
+from tilewright.kernels.untuned.nhwc import copied_bytes, copied_first, copy_as_is, copy_of
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 LEAST_ROOM = (8, 28)  # spare registers needed to unroll the loop of stores; of one with divisions, too
@@ -58,61 +51,36 @@ def blueprint_of(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blue
         STORES=stores(pr, cf), PAIRED=int(paired(pr, cf)), OUT_BYTES=out_bytes(pr, cf),
         **requant_defines(pr), **layout(pr, cf, stays, who).defines(),
     )  # fmt: skip
-    beside = _beside(pr, tiling, cf, aligned, defines, device.units)
-    sums = tiling.tiles * tiling.kb * tiling.nb
-    return Blueprint(
-        source="hopper.cu", defines=tuple(defines.items()),
-        launches=(
-            *beside.before, _main(pr, tiling, cf, blocks, bool(beside.before)),
-            *second_pass(pr, cf["combine"]), *beside.behind,
-        ),
-        packed_bytes=_packed_bytes(pr, tiling, cf), pack=_pack(pr, tiling, cf), packer=_packer(pr, cf),
-        workspace=(*reduction_buffers(pr, cf, cf["sg"] * sums, tiling.tiles), *beside.workspace),
-        parts=beside.parts, specific=True,
-    )  # fmt: skip
-
-
-def _main(pr: Problem, tiling: HopperTiling, cf: Values, blocks: int, copied: bool) -> Launch:
-    """Return the launch of hopper.cu; it reads x or, if ``copied``, what earlier launches made of x."""
-    return Launch(
+    main = Launch(
         "hopper", (blocks, 1, 1), (tiling.threads, 1, 1),
-        (*operands(cf["combine"], "copied" if copied else "x"), "partial", "arrived",
+        (*operands(cf["combine"]), "partial", "arrived",
          *((halves.MOVED,) if cf["x"] == HALVED else ()), *scale_operand(pr)),
-        shared_bytes=tiling.shared_bytes, cluster=cf["sc"] * cf["cm"], chained=copied,
-        image=tiling.image or raw_of(pr, cf),
+        shared_bytes=tiling.shared_bytes, cluster=cf["sc"] * cf["cm"], image=tiling.image or raw_of(pr, cf),
     )  # fmt: skip
-
-
-class _Beside(NamedTuple):
-    """Launches before the main one, which copy the input, and after all, with their buffers and programs."""
-
-    before: tuple[Launch, ...] = ()
-    behind: tuple[Launch, ...] = ()
-    workspace: tuple[Buffer, ...] = ()
-    parts: tuple[Blueprint, ...] = ()
-
-
-def _beside(
-    pr: Problem, tiling: HopperTiling, cf: Values, aligned: bool, defines: Values, units: int
-) -> _Beside:
-    """Return what runs besides the main launch, which depends on how the input is read."""
-    chunks = held(pr, cf)
+    sums = tiling.tiles * tiling.kb * tiling.nb
+    found = Blueprint(
+        source="hopper.cu", defines=tuple(defines.items()), launches=(main, *second_pass(pr, cf["combine"])),
+        packed_bytes=_packed_bytes(pr, tiling, cf), pack=_pack(pr, tiling, cf), packer=_packer(pr, cf),
+        workspace=reduction_buffers(pr, cf, cf["sg"] * sums, tiling.tiles), specific=True,
+    )  # fmt: skip
     if cf["x"] == COPIED:
-        moved = copy_defines(pr, chunks, tiling.x_parts, aligned) | _products(pr, cf, "COPIED_AS")
-        copies = Buffer("copied", copied_bytes(pr, chunks, tiling.x_parts))
-        return _Beside((copy(pr, chunks),), (), (copies,), (copier(moved),))
+        copy = copy_of(pr, held(pr, cf), tiling.x_parts, aligned)
+        return copied_first(found, copy._replace(defines=copy.defines | _products(pr, cf, "COPIED_AS")))
     if cf["x"] in ANEW and not aligned:
-        moved = copy_defines_as_is(pr.x_bytes, DTYPE_BYTES[pr.dtype])
-        return _Beside((copy_as_is(pr.x_bytes),), (), (Buffer("copied", pr.x_bytes),), (copier(moved),))
+        return copied_first(found, copy_as_is(pr.x_bytes, DTYPE_BYTES[pr.dtype]))
     if cf["x"] == HALVED:
-        layer = image_defines(pr, tiling.view) | {name: defines[name] for name in ("DTYPE", "OFFSET64")}
-        layer |= dict(N=tiling.view.n) | layer_defines(pr, tiling.view)
-        rows = tiling.k_tiles * tiling.kb
-        last = fallback.program(layer, pr, rows, _tiles_bytes(pr, tiling))
-        again = fallback.launch(pr, units, halves.MOVED)  # overwrites what the others stored to y
-        programs = (*halves.programs(pr, chunks), last)
-        return _Beside(halves.launches(pr, chunks), (again,), halves.workspace(pr, chunks), programs)
-    return _Beside()
+        return _with_fallback(halves.halved_first(found, pr, held(pr, cf)), pr, tiling, device)
+    return found
+
+
+def _with_fallback(found: Blueprint, pr: Problem, tiling: HopperTiling, device: Device) -> Blueprint:
+    """Return the blueprint with a last launch that overwrites what the others stored to y, where need be."""
+    defines = dict(found.defines)
+    layer = image_defines(pr, tiling.view) | {name: defines[name] for name in ("DTYPE", "OFFSET64")}
+    layer |= dict(N=tiling.view.n) | layer_defines(pr, tiling.view)
+    last = fallback.program(layer, pr, tiling.k_tiles * tiling.kb, _tiles_bytes(pr, tiling))
+    again = fallback.launch(pr, device.units, halves.MOVED)
+    return replace(found, launches=(*found.launches, again), parts=(*found.parts, last))
 
 
 def _pack(pr: Problem, tiling: HopperTiling, cf: Values) -> tuple[tuple[str, int], ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.kernels.blueprint import Blueprint, Buffer, Launch
 from tilewright.kernels.products import HALVES
-from tilewright.kernels.untuned.nhwc import COPY_THREADS, copied_bytes, copier, copy, copy_defines
+from tilewright.kernels.untuned.nhwc import COPY_THREADS, copied_first, copy_of
 from tilewright.problem import Problem
 
 MOVED = "moved"  # buffer that begins with the input's shift (halves.h) and its misfits (halves_guard.h)
@@ -23,23 +23,20 @@ def _blocks(pr: Problem) -> int:
     return min(COPY_THREADS, ceil_div(_count(pr), COPY_THREADS * _AT_ONCE))
 
 
-def launches(pr: Problem, chunks: int) -> tuple[Launch, Launch]:
-    """Return the launches that find the largest number of x and split x: into twice ``chunks`` per pixel."""
-    second = replace(copy(pr, chunks), args=("x", "copied", MOVED), chained=True)
-    return Launch("largest", (_blocks(pr), 1, 1), (COPY_THREADS, 1, 1), ("x", MOVED)), second
+def halved_first(blueprint: Blueprint, pr: Problem, chunks: int) -> Blueprint:
+    """Return the blueprint after launches that find the largest number of x, and split x.
 
-
-def programs(pr: Problem, chunks: int) -> tuple[Blueprint, Blueprint]:
-    """Return the programs of these launches."""
-    blocks = dict(BLOCKS=_blocks(pr))
-    first = dict(COUNT=_count(pr), OFFSET64=offset64(4 * _count(pr))) | blocks
-    second = copy_defines(pr, chunks, 2) | dict(COPIED_AS=HALVES) | blocks
-    return (
-        Blueprint("largest.cu", tuple(first.items()), (), packed_bytes=0),
-        copier(second),
+    Its first launch reads the split numbers, of twice ``chunks`` per pixel.
+    """
+    blocks, copy = _blocks(pr), copy_of(pr, chunks, 2)
+    split = copied_first(blueprint, copy._replace(
+        launch=replace(copy.launch, args=("x", "copied", MOVED), chained=True),
+        defines=copy.defines | dict(COPIED_AS=HALVES, BLOCKS=blocks),
+    ))  # fmt: skip
+    largest = dict(COUNT=_count(pr), OFFSET64=offset64(4 * _count(pr)), BLOCKS=blocks)
+    return replace(
+        split,
+        launches=(Launch("largest", (blocks, 1, 1), (COPY_THREADS, 1, 1), ("x", MOVED)), *split.launches),
+        workspace=(*split.workspace, Buffer(MOVED, 4 * (blocks + 2))),
+        parts=(Blueprint("largest.cu", tuple(largest.items()), (), packed_bytes=0), *split.parts),
     )
-
-
-def workspace(pr: Problem, chunks: int) -> tuple[Buffer, Buffer]:
-    """Return the buffers that they write."""
-    return Buffer("copied", copied_bytes(pr, chunks, 2)), Buffer(MOVED, 4 * (_blocks(pr) + 2))

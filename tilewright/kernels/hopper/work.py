@@ -31,7 +31,7 @@ from tilewright.kernels.hopper.ways import (
     turns_runs,
 )
 from tilewright.kernels.products import TF32, THREE
-from tilewright.kernels.tile import COMBINE_NAMES, NONE
+from tilewright.kernels.tile import NONE
 from tilewright.kernels.untuned.nhwc import copied_bytes, each
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -101,8 +101,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         dram_bytes=float(least_bytes(pr, device) - pr.w_bytes + filters),
         fetch=FETCH if tiling.image else 1.0, stays=tiling.stays,
         cluster=1, gang=cf["sc"] * cf["cm"], shares=cf["sg"],  # shares of a cluster: in ``epilogue``
-        combine=COMBINE_NAMES[combine],
-        partial_bytes=0.0 if combine == NONE else 4.0 * tile * tiling.blocks / cf["sc"],
+        combine=combine, partial_bytes=0.0 if combine == NONE else 4.0 * tile * tiling.blocks / cf["sc"],
         tile_bytes=4.0 * tile,
         useful=pr.n * pr.p * pr.q * pr.kg / (tiling.px_tiles * tiling.nb * tiling.k_tiles * tiling.kb),
         register_intensity=0.0,

@@ -27,15 +27,11 @@ from tilewright.kernels.kn2row.tile import (
 )
 from tilewright.kernels.kn2row.work import work_of
 from tilewright.kernels.limits import (
-    SCHEDULERS,
-    SPARE,
-    SPILLS,
     blocks_param,
-    fits_registers,
-    fits_shared,
-    resident_rule,
-    schedulers_rule,
+    registers_rule,
     shared_rule,
+    thread_rule,
+    warps_rules,
 )
 from tilewright.kernels.products import in_word
 from tilewright.kernels.requant import requant_defines
@@ -50,7 +46,6 @@ MOST_COLUMNS = 512
 MOST_SUMS = 24  # products that a warp holds at once, each four sums of a thread
 ROWS = (4, 8, 16, 32, 64, 128)  # of outputs
 EIGHTS = (2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64)  # of columns of the input
-ALONE = dict(warps=1, mb=1)
 
 
 class Kn2row(Family):
@@ -121,12 +116,8 @@ def _widths(pr: Problem) -> tuple[int, ...]:
     return tuple(v for v in found if columns_of(pr, v, runs(pr)[-1]) <= MOST_COLUMNS) or found[:1]
 
 
-def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(problem, cf), 32 * cf["warps"] * cf["mb"], spare=SPARE)
-
-
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, tiling_of(problem, cf).shared_bytes, cf["mb"])
+def _shared_bytes(problem: Problem, cf: Values) -> int:
+    return tiling_of(problem, cf).shared_bytes
 
 
 RULES = (
@@ -141,13 +132,11 @@ RULES = (
          "warps without pixels", needs="tw rb vx pt split warps"),
     # Checks limits for one warp or one block before their number is chosen, since a search goes through all
     # of a space that is almost empty.
-    Rule("thread", lambda problem, device, cf: _fits_registers(problem, device, cf | ALONE), SPILLS,
-         needs="vx pt f split"),
-    shared_rule(lambda problem, device, cf: _fits_shared(problem, device, cf | ALONE), "th tw rb vx f split"),
-    schedulers_rule(lambda warps, mb: warps * mb >= SCHEDULERS),
-    resident_rule(lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit),
-    Rule("registers", _fits_registers, SPILLS, needs="vx pt f split warps mb"),
-    shared_rule(_fits_shared, "th tw rb vx f split mb"),
+    thread_rule(registers, "vx pt f split"),
+    shared_rule(_shared_bytes, "th tw rb vx f split"),
+    *warps_rules("warps"),
+    registers_rule(registers, lambda cf: 32 * cf["warps"], "vx pt f split warps mb"),
+    shared_rule(_shared_bytes, "th tw rb vx f split mb"),
     POOL_APART,
 )  # fmt: skip
 

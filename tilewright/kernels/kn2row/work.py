@@ -18,7 +18,6 @@ from tilewright.kernels.kn2row.tile import (
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION
 from tilewright.kernels.split_k import left_bytes, stored_bytes
-from tilewright.kernels.tile import COMBINE_NAMES
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -52,7 +51,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=x_bytes + tiling.w_bytes,
         store_sectors=sums * stored_bytes(pr, combine) / 32,
         dram_bytes=float(pr.x_bytes + tiling.w_bytes + pr.y_bytes),
-        combine=COMBINE_NAMES[combine], partial_bytes=left_bytes(pr, combine),
+        combine=combine, partial_bytes=left_bytes(pr, combine),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
         register_intensity=2.0 * INSTRUCTION * products / max(1.0, (x_loads * 4 + w_loads * 4) * 64),
         block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1.0, x_bytes / 4),

@@ -7,15 +7,10 @@ from tilewright.device.architectures import MMA_E4M3
 from tilewright.kernels.family import Rule, Values
 from tilewright.kernels.limits import (
     MOST_COPIES,
-    SCHEDULERS,
-    SPARE,
-    SPILLS,
-    block_rule,
-    fits_registers,
     fits_shared,
-    resident_rule,
-    schedulers_rule,
+    registers_rule,
     shared_rule,
+    warps_rules,
 )
 from tilewright.kernels.mma.tile import (
     GATHERED,
@@ -35,13 +30,11 @@ from tilewright.kernels.products import E4M3, THREE
 from tilewright.kernels.split_k import COMBINE_NONE, SECOND_POOLS
 from tilewright.problem import Problem
 
-
-def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(problem, cf), threads(cf) * cf["mb"], spare=SPARE)
+DECLARED = 256  # most bytes that the kernel declares besides its tiles
 
 
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, tiling_of(problem, dict(sc=1) | cf).shared_bytes, cf["mb"], declared=256)
+def _shared_bytes(problem: Problem, cf: Values) -> int:
+    return tiling_of(problem, dict(sc=1) | cf).shared_bytes
 
 
 def _outputs(pr: Problem, way: int) -> tuple[int, int]:
@@ -75,9 +68,7 @@ RULES = (
          "warps without outputs"),
     Rule("n_warps", lambda problem, x, nt, wn: 16 * nt * (wn - 1) < _outputs(problem, x)[1],
          "warps without outputs"),
-    block_rule(lambda device, wm, wn, sb: 32 * wm * wn * sb <= min(512, device.max_threads)),
-    schedulers_rule(lambda wm, wn, sb, mb: wm * wn * sb * mb >= SCHEDULERS),
-    resident_rule(lambda device, wm, wn, sb, mb: 32 * wm * wn * sb * mb <= device.threads_per_unit),
+    *warps_rules("wm wn sb"),
     Rule("gather_l1", lambda x, l1: x != GATHERED or l1 == 0, "what is gathered always comes through the L1"),
     Rule("gather", _gathers, "a thread that gathers takes whole pixels, and all of its loads are unrolled",
          needs="x mt nt wm wn sb"),
@@ -89,12 +80,13 @@ RULES = (
          "each share takes whole buffers of a step's fragments, of two chunks each"),
     Rule("copies", lambda problem, cf: copies(problem, cf) <= MOST_COPIES,
          "a thread keeps the places of at most 16 pixels in registers", needs="x mt nt wm wn sb chunks"),
-    Rule("registers", _fits_registers, SPILLS, needs="x mt nt wm wn sb mb fd chunks"),
+    registers_rule(registers, threads, "x mt nt wm wn sb mb fd chunks"),
     Rule("in_flight", lambda problem, x, chunks, stages: stages == 2 or chunks * (stages - 2) < all_chunks(
         problem, x), "buffers without channels"),
-    shared_rule(_fits_shared, "x mt nt wm wn sb mb chunks stages"),
+    shared_rule(_shared_bytes, "x mt nt wm wn sb mb chunks stages", declared=DECLARED),
     Rule("cluster_meets", lambda problem, device, cf:
-         2 * cf["mt"] * cf["nt"] % (cf["sb"] * cf["sc"]) == 0 and _fits_shared(problem, device, cf),
+         2 * cf["mt"] * cf["nt"] % (cf["sb"] * cf["sc"]) == 0
+         and fits_shared(device, _shared_bytes(problem, cf), cf["mb"], DECLARED),
          "each share of a cluster finishes as many outputs, and they meet in shared memory",
          needs="x mt nt wm wn sb mb chunks stages sc"),
     Rule("pieces", lambda problem, x, chunks, sc, sg: chunks * (sc * sg - 1) < all_chunks(problem, x),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.bound import too_few
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values, too_many
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.limits import blocks_param, no_tensor_cores
 from tilewright.kernels.mma.rules import RULES
@@ -43,7 +43,7 @@ from tilewright.kernels.tile import (
     up_to,
 )
 from tilewright.kernels.untuned import COLUMNS, IN_ORDER
-from tilewright.kernels.untuned.nhwc import copied_bytes, copier, copy, copy_defines, copy_remark
+from tilewright.kernels.untuned.nhwc import copied_bytes, copied_first, copy_of, copy_remark
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 
@@ -134,21 +134,29 @@ class Mma(Family):
 def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
     if not aligned and cf["x"] in (AS_IS, PLANES):
         cf = cf | dict(x=COPIED)  # to an aligned buffer
-    tiling = tiling_of(pr, cf)
-    launches, workspace = _launches(pr, tiling, cf)
-    parts: tuple[Blueprint, ...] = ()
-    if cf["x"] in COPIES:
-        parts = (copier(_copy_defines(pr, cf["x"], aligned)),)
-    return Blueprint(
-        source="mma.cu", defines=tuple(_defines(pr, tiling, cf, aligned).items()), launches=launches,
-        packed_bytes=_packed_bytes(pr, tiling, cf),
+    tiling, way, combine = tiling_of(pr, cf), cf["x"], cf["combine"]
+    moved_as = E4M3_AS_F16 if way == WIDENED else products(pr, way)  # the products that words are made for
+    main = Launch(
+        "mma", (tiling.tiles * cf["sc"] * cf["sg"], 1, 1), (tiling.threads, 1, 1),
+        (*operands(combine), "partial", "arrived", *scale_operand(pr)),
+        shared_bytes=tiling.shared_bytes, cluster=cf["sc"],
+    )  # fmt: skip
+    found = Blueprint(
+        source="mma.cu", defines=tuple(_defines(pr, tiling, cf, aligned).items()),
+        launches=(main, *second_pass(pr, combine)), packed_bytes=_packed_bytes(pr, tiling, cf),
         pack=(
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", tiling.kb), ("PACK_STEPS", tiling.steps),
             ("PACK_C", _run_channels(pr, cf)), ("PACK_ORDER", COLUMNS if pixels_on_m(pr) else IN_ORDER),
-            *((("PACK_PRODUCTS", _moved_as(pr, cf["x"])),) if _moved_as(pr, cf["x"]) else ()),
+            *((("PACK_PRODUCTS", moved_as),) if moved_as else ()),
         ),
-        workspace=workspace, parts=parts, packer="mma_pack.cu" if _moved_as(pr, cf["x"]) else "pack.cu",
+        workspace=reduction_buffers(pr, cf, cf["sg"] * tiling.tiles * tiling.tile, tiling.tiles),
+        packer="mma_pack.cu" if moved_as else "pack.cu",
     )  # fmt: skip
+    if way not in COPIES:
+        return found
+    copy = copy_of(pr, tap_chunks(pr, way), aligned=aligned)
+    products_of_copy = dict(COPIED_AS=moved_as) if moved_as else {}
+    return copied_first(found, copy._replace(defines=products_of_copy | copy.defines))
 
 
 def _run_channels(pr: Problem, cf: Values) -> int:
@@ -157,41 +165,8 @@ def _run_channels(pr: Problem, cf: Values) -> int:
     return pr.cg if way == GATHERED else run_chunks(pr, cf["chunks"], way) * each(pr, way)
 
 
-def _moved_as(pr: Problem, way: int) -> int:
-    """Return PACK_PRODUCTS and COPIED_AS: the products that the words are converted for."""
-    return E4M3_AS_F16 if way == WIDENED else products(pr, way)
-
-
-def _code(pr: Problem) -> int:
-    """Return DTYPE: the type of sums and outputs, and of the input unless PRODUCTS says otherwise."""
-    return DTYPES.index(pr.portable.dtype)
-
-
-def _launches(
-    pr: Problem, tiling: ProductTiling, cf: Values
-) -> tuple[tuple[Launch, ...], tuple[Buffer, ...]]:
-    combine, splits = cf["combine"], cf["sc"] * cf["sg"]
-    copied, scale = cf["x"] in COPIES, scale_operand(pr)
-    main = Launch(
-        "mma", (tiling.tiles * splits, 1, 1), (tiling.threads, 1, 1),
-        (*operands(combine, "copied" if copied else "x"), "partial", "arrived", *scale),
-        shared_bytes=tiling.shared_bytes, cluster=cf["sc"], chained=copied,
-    )  # fmt: skip
-    launches = (main, *second_pass(pr, combine))
-    workspace = reduction_buffers(pr, cf, cf["sg"] * tiling.tiles * tiling.tile, tiling.tiles)
-    if not copied:
-        return launches, workspace
-    chunks = tap_chunks(pr, cf["x"])
-    return (copy(pr, chunks), *launches), (*workspace, Buffer("copied", copied_bytes(pr, chunks)))
-
-
 def _packed_bytes(pr: Problem, tiling: ProductTiling, cf: Values) -> int:
     return 16 * pr.groups * tiling.k_tiles * tiling.steps * tiling.kb * cf["chunks"]
-
-
-def _copy_defines(pr: Problem, way: int, aligned: bool) -> Values:
-    moved = dict(COPIED_AS=_moved_as(pr, way)) if _moved_as(pr, way) else {}
-    return moved | copy_defines(pr, tap_chunks(pr, way), aligned=aligned)
 
 
 def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> Values:
@@ -204,9 +179,10 @@ def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> V
     view = View.of(pr)
     images = image_defines(pr, view) | dict(Y_NHWC=int(pixels_on_m(pr)))
     more = (dict(PRODUCTS=product) if product != PLAIN else {}) | requant_defines(pr)
+    # DTYPE: of sums and outputs, and of the input unless PRODUCTS says otherwise.
     return images | more | dict(
-        DTYPE=_code(pr), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"], SB=cf["sb"],
-        FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"],
+        DTYPE=DTYPES.index(pr.portable.dtype), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"],
+        SB=cf["sb"], FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"],
         X_WAY=COPIED if way == WIDENED else way, X_L1=cf["l1"], RUN=run_chunks(pr, cf["chunks"], way),
         CC=tap_chunks(pr, way), TURNS=tiling.steps, STEPS=tiling.steps,
         CLUSTER=cf["sc"], CS=1, **share_defines(cf["combine"], cf["sc"], cf["sg"]),

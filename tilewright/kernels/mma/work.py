@@ -19,7 +19,7 @@ from tilewright.kernels.mma.tile import (
     tiling_of,
 )
 from tilewright.kernels.products import E4M3, INSTRUCTION, PLAIN, TF32, THREE, in_word
-from tilewright.kernels.tile import COMBINE_NAMES, NONE, ProductTiling
+from tilewright.kernels.tile import NONE, ProductTiling
 from tilewright.kernels.untuned.nhwc import copied_bytes
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -61,7 +61,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=float(x_bytes * _missed(pr, device, cf, tiling) + w_bytes),
         store_sectors=tiling.tile * out_bytes / min(32, run),
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        cluster=cf["sc"], shares=cf["sg"], combine=COMBINE_NAMES[combine],
+        cluster=cf["sc"], shares=cf["sg"], combine=combine,
         partial_bytes=0.0 if combine == NONE else 4.0 * tiling.tile * tiling.tiles * cf["sg"],
         tile_bytes=4.0 * tiling.tile, useful=pr.n * pr.p * pr.q * pr.k / (tiling.tile * tiling.tiles),
         register_intensity=2.0 * 256 * pieces / (16 * (cf["mt"] + cf["nt"])),

@@ -10,17 +10,13 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.limits import (
     MOST_BODY,
-    SCHEDULERS,
-    SPARE,
-    SPILLS,
-    block_rule,
     blocks_param,
-    fits_registers,
     fits_shared,
     no_gpu,
-    resident_rule,
-    schedulers_rule,
+    registers_rule,
     shared_rule,
+    thread_rule,
+    warps_rules,
 )
 from tilewright.kernels.narrow.tile import (
     RUN,
@@ -47,7 +43,6 @@ MOST_CHANNELS = 16
 MOST_TAPS = 64  # of all output channels: a thread holds those of an input channel in registers
 MOST_ROWS = 31  # of the input, under a thread
 ZEROS_BYTES = 32  # after the packed filter: as many as a lane loads of a row
-ALONE = dict(warps=1, mb=1)
 
 
 class Narrow(Family):
@@ -124,14 +119,6 @@ class Narrow(Family):
         return problem.c // config["split"] * problem.r * problem.s + config["split"]
 
 
-def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(problem, cf), 32 * cf["warps"] * cf["mb"], spare=SPARE)
-
-
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, shared_bytes(problem, cf), cf["mb"])
-
-
 RULES = (
     Rule("rows", lambda problem, th: th <= problem.p and th + problem.r - 1 <= MOST_ROWS,
          "a thread of more rows than there are, or than bits of a word"),
@@ -139,17 +126,14 @@ RULES = (
          "more multiply-adds in a loop's body than the instruction cache holds", needs="th tw"),
     Rule("depth", lambda problem, cf: rows(problem, cf) % cf["depth"] == 0,
          "a channel's rows come in whole rounds", needs="th depth"),
-    Rule("thread", lambda problem, device, cf: _fits_registers(problem, device, cf | ALONE), SPILLS,
-         needs="th tw depth"),
+    thread_rule(registers, "th tw depth"),
     Rule("across", lambda problem, tw, bw: bw == 4 or (bw // 2) * tw < problem.q,
          "half of the threads beside the image"),
     Rule("shares", lambda problem, split: problem.c % split == 0, "each share takes as many channels"),
     Rule("share_warps", lambda split, warps: warps % split == 0, "each share has as many warps"),
     Rule("whole", lambda bw, split, warps: 32 * warps // split % bw == 0, "a block is whole rows of threads"),
-    block_rule(lambda device, warps: 32 * warps <= device.max_threads),
-    schedulers_rule(lambda warps, mb: warps * mb >= SCHEDULERS),
-    resident_rule(lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit),
-    Rule("registers", _fits_registers, SPILLS, needs="th tw depth warps mb"),
-    shared_rule(_fits_shared, "th tw split warps mb"),
+    *warps_rules("warps"),
+    registers_rule(registers, lambda cf: 32 * cf["warps"], "th tw depth warps mb"),
+    shared_rule(shared_bytes, "th tw split warps mb"),
     POOL_APART,
 )  # fmt: skip

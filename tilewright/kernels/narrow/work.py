@@ -8,7 +8,6 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
 from tilewright.kernels.narrow.tile import edge, filter_bytes, registers, rows, shared_bytes, sums, taps, tile
 from tilewright.kernels.split_k import left_bytes
-from tilewright.kernels.tile import COMBINE_NAMES
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
@@ -33,7 +32,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=cf["warps"] * share * (round_up(taps(pr), 4) + own + beside),
         load_bytes=x_bytes + filter_bytes(pr), store_sectors=pr.k * hb * wb / 2.0,
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        combine=COMBINE_NAMES[combine], partial_bytes=left_bytes(pr, combine),
+        combine=combine, partial_bytes=left_bytes(pr, combine),
         tile_bytes=4.0 * pr.k * hb * wb, useful=pr.z_elements / (pr.k * hb * wb * blocks),
         register_intensity=2.0 * outputs * pr.r * pr.s / (own + taps(pr)),
         block_intensity=2.0 * pr.r * pr.s * pr.c * pr.k * hb * wb / max(1.0, x_bytes / 4),

@@ -9,14 +9,13 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.device.architectures import WGMMA
-from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     SPARE,
     SPILLS,
     block_rule,
     blocks_param,
     fits_registers,
-    fits_shared,
     resident_rule,
     shared_rule,
 )
@@ -34,7 +33,7 @@ from tilewright.kernels.planar.tile import (
 from tilewright.kernels.planar.work import work_of
 from tilewright.kernels.split_k import operands
 from tilewright.kernels.tile import NONE, up_to
-from tilewright.kernels.untuned.nhwc import copier, copy_as_is, copy_defines_as_is
+from tilewright.kernels.untuned.nhwc import copied_first, copy_as_is
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -99,18 +98,15 @@ class Planar(Family):
         tiling = tiling_of(problem, cf)
         main = Launch(
             "planar", (tiling.blocks, 1, 1), (threads(problem, cf["ni"], cf["sender"]), 1, 1),
-            operands(NONE, "x" if aligned else "copied"), shared_bytes=tiling.shared_bytes, cluster=cf["sc"],
-            chained=not aligned,
+            operands(NONE), shared_bytes=tiling.shared_bytes, cluster=cf["sc"],
         )  # fmt: skip
-        moved = copier(copy_defines_as_is(problem.x_bytes, BYTES))
-        return Blueprint(
+        found = Blueprint(
             source="planar.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
-            launches=(main,) if aligned else (copy_as_is(problem.x_bytes), main),
-            packed_bytes=_packed_bytes(problem, tiling),
+            launches=(main,), packed_bytes=_packed_bytes(problem, tiling),
             pack=(("PACK_K", cf["bn"]), ("PACK_PLANE", plane(problem))), packer="planar_pack.cu",
-            workspace=() if aligned else (Buffer("copied", problem.x_bytes),),
-            parts=() if aligned else (moved,), specific=True,
+            specific=True,
         )  # fmt: skip
+        return found if aligned else copied_first(found, copy_as_is(problem.x_bytes, BYTES))
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""
@@ -130,10 +126,6 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
     return fits_registers(device, registers(cf), of_unit, spare=SPARE)
 
 
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, tiling_of(problem, cf).shared_bytes, cf["mb"])
-
-
 RULES = (
     Rule("teams", lambda problem, ni: teams(problem, ni) <= MOST_TEAMS,
          "warpgroups, of 32 pairs of pixels each, for which a unit has no registers"),
@@ -151,7 +143,7 @@ RULES = (
          "turns for fewer tiles than the device has at once, or for shares", needs="ni bn mb sc turns"),
     Rule("stages", lambda problem, sc, turns, stages: stages <= max(2, ceil_div(steps(problem), sc) * turns),
          "more buffers than steps of a block"),
-    shared_rule(_fits_shared, "ni bn mb sc turns stages"),
+    shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes, "ni bn mb sc turns stages"),
 )  # fmt: skip
 
 

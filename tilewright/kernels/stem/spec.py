@@ -6,16 +6,12 @@ from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.limits import (
-    SCHEDULERS,
-    SPARE,
-    SPILLS,
-    block_rule,
     blocks_param,
-    fits_registers,
     fits_shared,
-    resident_rule,
-    schedulers_rule,
+    registers_rule,
     shared_rule,
+    thread_rule,
+    warps_rules,
 )
 from tilewright.kernels.products import in_word
 from tilewright.kernels.requant import requant_defines
@@ -134,19 +130,12 @@ RULES = (
     Rule("sums", lambda kt, pt: kt * pt <= 24, "more than 96 sums of a thread"),
     Rule("pixels", lambda problem, th, tw, pt, wm: piece(problem)[0] * pt * (wm - 1) < th * tw
          and piece(problem)[0] * (pt - 1) < th * tw, "warps or pieces without pixels"),
-    block_rule(lambda device, wm, wn: 32 * wm * wn <= min(512, device.max_threads)),
-    schedulers_rule(lambda wm, wn, mb: wm * wn * mb >= SCHEDULERS),
-    resident_rule(lambda device, wm, wn, mb: 32 * wm * wn * mb <= device.threads_per_unit),
+    *warps_rules("wm wn"),
     Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_UNROLLED,
          "the unrolled loop overflows the instruction cache", needs="combine tw kt pt f"),
-    Rule("thread", lambda problem, device, cf: fits_registers(
-        device, registers(problem, cf), SCHEDULERS * device.lanes, spare=SPARE), SPILLS,
-         needs="combine tw kt pt f"),
-    Rule("registers", lambda problem, device, cf: fits_registers(
-        device, registers(problem, cf), _threads(cf) * cf["mb"], spare=SPARE), SPILLS,
-         needs="combine tw kt wn pt wm f mb"),
-    shared_rule(lambda problem, device, cf: fits_shared(
-        device, tiling_of(problem, cf).shared_bytes, cf["mb"]), "combine th tw kt wn pt wm f mb"),
+    thread_rule(registers, "combine tw kt pt f"),
+    registers_rule(registers, _threads, "combine tw kt wn pt wm f mb"),
+    shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes, "combine th tw kt wn pt wm f mb"),
 )  # fmt: skip
 
 

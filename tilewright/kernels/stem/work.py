@@ -9,7 +9,7 @@ from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION, WORD
 from tilewright.kernels.split_k import left_bytes, stored_bytes
 from tilewright.kernels.stem.tile import loads, piece, registers, runs_of, tiling_of, w_registers
-from tilewright.kernels.tile import COMBINE_NAMES, windows
+from tilewright.kernels.tile import windows
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
@@ -54,8 +54,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=x_bytes + tiling.w_bytes,
         store_sectors=STORED * outputs * out_bytes / min(32, 4 * stored),
         dram_bytes=pr.x_bytes + pr.w_bytes + STORED * cached + (pr.y_bytes - cached),
-        combine=COMBINE_NAMES[combine],
-        partial_bytes=left_bytes(pr, combine),
+        combine=combine, partial_bytes=left_bytes(pr, combine),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
         register_intensity=2.0 * INSTRUCTION * products / max(1.0, (fetched + w_loads) * 64),
         block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1, tiling.image.nbytes + tiling.w_bytes),

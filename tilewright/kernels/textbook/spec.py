@@ -11,7 +11,7 @@ from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.gemm.product import is_product, product
-from tilewright.kernels.limits import MOST_BODY, block_rule, no_kernels, no_tensor_cores, shared_rule
+from tilewright.kernels.limits import MOST_BODY, TOO_FULL, block_rule, no_kernels, no_tensor_cores
 from tilewright.kernels.textbook.work import (
     GEMM_COALESCED,
     GEMM_NAIVE,
@@ -113,8 +113,8 @@ RULES = (
     Rule("body", lambda problem, step, pool: step != UNROLL
          or problem.r * problem.s * side(problem, pool) ** 2 <= MOST_BODY,
          "the unrolled loops overflow the instruction cache"),
-    shared_rule(lambda problem, device, cf: shared_bytes(problem, cf) <= device.shared_per_block,
-                "step bw bh bk pool"),
+    Rule("shared", lambda problem, device, cf: shared_bytes(problem, cf) <= device.shared_per_block,
+         TOO_FULL, "step bw bh bk pool"),
 )  # fmt: skip
 
 

@@ -9,11 +9,8 @@ from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.limits import (
-    SPARE,
-    SPILLS,
     blocks_param,
-    fits_registers,
-    fits_shared,
+    registers_rule,
     resident_rule,
     shared_rule,
     too_large,
@@ -110,10 +107,6 @@ class Toeplitz(Family):
         return problem.r * depth(problem) * steps(problem)
 
 
-def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_registers(device, registers(problem, cf), 32 * cf["warps"] * cf["mb"], spare=SPARE)
-
-
 RULES = (
     Rule("rows", lambda problem, th: th - BAND < problem.p, "rows without outputs"),
     Rule("columns", lambda problem, wb: EIGHT * (wb - 1) < problem.q, "columns without outputs"),
@@ -121,9 +114,8 @@ RULES = (
          "a row of the tile is more than a warp loads at once"),
     Rule("channels", lambda cb, warps: cb % warps == 0, "each warp takes as many channels"),
     resident_rule(lambda device, warps, mb: 32 * warps * mb <= device.threads_per_unit),
-    Rule("registers", _fits_registers, SPILLS, needs="th wb warps mb cb combine"),
-    shared_rule(lambda problem, device, cf: fits_shared(
-        device, tiling_of(problem, cf).shared_bytes, cf["mb"]), "cb th wb mb combine"),
+    registers_rule(registers, lambda cf: 32 * cf["warps"], "th wb warps mb cb combine"),
+    shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes, "cb th wb mb combine"),
     POOL_APART,
 )  # fmt: skip
 

@@ -7,7 +7,6 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION
 from tilewright.kernels.split_k import left_bytes, stored_bytes
-from tilewright.kernels.tile import COMBINE_NAMES
 from tilewright.kernels.toeplitz.tile import (
     BAND,
     EIGHT,
@@ -53,8 +52,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=in_bytes * inputs * (lone if nhwc else 1.0) + float(each) * filters,
         store_sectors=stored * (lone if out_nhwc else 2.0),
         dram_bytes=float(pr.x_bytes + packed_bytes(pr, tiling) + pr.y_bytes),
-        combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=left_bytes(pr, cf["combine"]),
+        combine=cf["combine"], partial_bytes=left_bytes(pr, cf["combine"]),
         tile_bytes=4.0 * outputs, useful=pr.z_elements / (outputs * tiling.blocks),
         register_intensity=2.0 * INSTRUCTION * products / max(1.0, loads * 256),  # tf32: half of each
         block_intensity=2.0 * pr.r * pr.s * outputs / max(1, inputs),

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 from tilewright.arithmetic import ceil_div, offset64
-from tilewright.kernels.blueprint import Blueprint, Launch
+from tilewright.kernels.blueprint import Blueprint, Buffer, Launch
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 COPY_THREADS = 256
 WORD = 4  # bytes that a thread loads at once in nchw: consecutive pixels
 MOST_CHUNKS = 16  # most chunks of a pixel that a block copies
+
+
+class Copy(NamedTuple):
+    """A launch of nhwc.cu: x to the buffer ``copied``, of ``nbytes`` bytes."""
+
+    launch: Launch
+    nbytes: int
+    defines: dict[str, int]
 
 
 def each(pr: Problem) -> int:
@@ -26,11 +37,46 @@ def copied_bytes(pr: Problem, chunks: int, parts: int = 1) -> int:
     return 16 * pr.n * pr.h * pr.w * pr.groups * chunks * parts
 
 
-def copy(pr: Problem, chunks: int) -> Launch:
-    """Return the launch: buffers x, copied."""
-    pixels, wide = pr.n * pr.h * pr.w, _chunks_wide(pr, chunks)
+def copied_first(blueprint: Blueprint, copy: Copy) -> Blueprint:
+    """Return the blueprint with the copy before its first launch, which then reads the copy, not x."""
+    main, *behind = blueprint.launches
+    args = tuple("copied" if arg == "x" else arg for arg in main.args)
+    return replace(
+        blueprint, launches=(copy.launch, replace(main, args=args, chained=True), *behind),
+        workspace=(*blueprint.workspace, Buffer("copied", copy.nbytes)),
+        parts=(Blueprint("nhwc.cu", tuple(copy.defines.items()), (), packed_bytes=0), *blueprint.parts),
+    )  # fmt: skip
+
+
+def copy_of(pr: Problem, chunks: int, parts: int = 1, aligned: bool = True) -> Copy:
+    """Return the copy to nhwc; numbers are copied as DTYPE unless COPIED_AS is added to its defines.
+
+    ``parts``: 2 if numbers are split; ``aligned``: x begins at a multiple of 4 bytes.
+    """
+    pixels, wide, nbytes = pr.n * pr.h * pr.w, _chunks_wide(pr, chunks), copied_bytes(pr, chunks, parts)
     tiles = ceil_div(pixels, COPY_THREADS // wide * _neighbours(pr)) * ceil_div(pr.groups * chunks, wide)
     blocks = ceil_div(pixels * pr.groups * chunks, COPY_THREADS) if pr.layout_in == "nhwc" else tiles
+    return Copy(_launch(blocks), nbytes, dict(
+        THREAD_PIXELS=_neighbours(pr), CHUNKS_WIDE=wide, X_ALIGNED=int(aligned),
+        DTYPE=DTYPES.index(pr.portable.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=chunks,
+        X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=offset64(nbytes),
+        **(dict(SPLIT=1) if parts == 2 else {}),
+    ))  # fmt: skip
+
+
+def copy_as_is(nbytes: int, size: int) -> Copy:
+    """Return the copy of ``nbytes`` bytes, whole chunks, to an aligned buffer.
+
+    To nhwc.cu they are pixels of a chunk each in a row, of numbers of ``size`` 2 bytes or 1.
+    """
+    dtype = "i8" if size == 1 else "f16"
+    return Copy(_launch(ceil_div(nbytes // 16, COPY_THREADS)), nbytes, dict(
+        THREAD_PIXELS=1, CHUNKS_WIDE=2, X_ALIGNED=0, DTYPE=DTYPES.index(dtype), N=1, H=1, W=nbytes // 16,
+        C=16 // DTYPE_BYTES[dtype], GROUPS_=1, CC=1, X_NHWC=1, OFFSET64=offset64(nbytes),
+    ))  # fmt: skip
+
+
+def _launch(blocks: int) -> Launch:
     return Launch("nhwc", (blocks, 1, 1), (COPY_THREADS, 1, 1), ("x", "copied"))
 
 
@@ -43,38 +89,6 @@ def _neighbours(pr: Problem) -> int:
 def _chunks_wide(pr: Problem, chunks: int) -> int:
     """Chunks of a pixel that a block copies: a power of two, at most as many as there are."""
     return min(MOST_CHUNKS, max(2, 1 << (pr.groups * chunks - 1).bit_length()))
-
-
-def copy_defines(pr: Problem, chunks: int, parts: int = 1, aligned: bool = True) -> dict[str, int]:
-    """Return the defines of nhwc.cu; numbers are copied as DTYPE unless COPIED_AS is added.
-
-    ``parts``: 2 if numbers are split; ``aligned``: x begins at a multiple of 4 bytes.
-    """
-    return dict(
-        THREAD_PIXELS=_neighbours(pr), CHUNKS_WIDE=_chunks_wide(pr, chunks), X_ALIGNED=int(aligned),
-        DTYPE=DTYPES.index(pr.portable.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=chunks,
-        X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=offset64(copied_bytes(pr, chunks, parts)),
-        **(dict(SPLIT=1) if parts == 2 else {}),
-    )  # fmt: skip
-
-
-def copier(defines: dict[str, int]) -> Blueprint:
-    """Return the program of the kernel, from defines of ``copy_defines`` or ``copy_defines_as_is``."""
-    return Blueprint("nhwc.cu", tuple(defines.items()), (), packed_bytes=0)
-
-
-def copy_as_is(nbytes: int) -> Launch:
-    """Return the launch that copies ``nbytes`` bytes, whole chunks, to an aligned buffer."""
-    return Launch("nhwc", (ceil_div(nbytes // 16, COPY_THREADS), 1, 1), (COPY_THREADS, 1, 1), ("x", "copied"))
-
-
-def copy_defines_as_is(nbytes: int, size: int) -> dict[str, int]:
-    """Return the defines of ``copy_as_is``: pixels of a chunk each in a row, of numbers of 2 bytes or 1."""
-    dtype = "i8" if size == 1 else "f16"
-    return dict(
-        THREAD_PIXELS=1, CHUNKS_WIDE=2, X_ALIGNED=0, DTYPE=DTYPES.index(dtype), N=1, H=1, W=nbytes // 16,
-        C=16 // DTYPE_BYTES[dtype], GROUPS_=1, CC=1, X_NHWC=1, OFFSET64=offset64(nbytes),
-    )  # fmt: skip
 
 
 def copy_remark(pr: Problem, chunks: int, parts: int = 1) -> dict[str, str]:

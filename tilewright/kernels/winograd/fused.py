@@ -16,7 +16,6 @@ from tilewright.kernels.limits import (
     SPILLS,
     blocks_param,
     fits_registers,
-    fits_shared,
     no_gpu,
     resident_rule,
     shared_rule,
@@ -34,7 +33,6 @@ from tilewright.kernels.split_k import (
 from tilewright.kernels.staging import Staging, staged_quads
 from tilewright.kernels.tile import (
     ATOMIC,
-    COMBINE_NAMES,
     NONE,
     TWO_PASS,
     View,
@@ -150,7 +148,20 @@ class Winograd(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the launch, or two if a second pass adds up the shares."""
-        return _blueprint(problem, device, config.values if aligned else {**config.values, "cv": 1}, aligned)
+        pr, cf = problem, config.values if aligned else {**config.values, "cv": 1}
+        tiling = tiling_of(pr, cf, aligned)
+        blocks = tiling.blocks * pr.n * pr.groups * cf["sg"]
+        c_padded = tiling.steps * cf["cs"] * cf["sg"]
+        combine = cf["combine"]
+        args = (*operands(combine), "arrived")
+        main = Launch("winograd", (blocks, 1, 1), (tiling.threads, 1, 1), args, tiling.shared_bytes)
+        return Blueprint(
+            source="winograd.cu", defines=tuple(_defines(pr, cf, tiling, c_padded).items()),
+            launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
+            packed_bytes=4 * pr.groups * tiling.k_tiles * c_padded * ELEMENTS * tiling.kb,
+            pack=(("PACK_K", tiling.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)), packing=PACKED_POINTS,
+            workspace=reduction_buffers(pr, cf, 0, blocks // cf["sg"]),
+        )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""
@@ -176,11 +187,10 @@ def _fits_registers(device: Device, cf: Values) -> bool:
     return fits_registers(device, _registers(cf), cf["eg"] * cf["bk"] * cf["bt"] * cf["mb"])
 
 
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
+def _most_shared(problem: Problem, cf: Values) -> int:
     cf = cf | dict(sg=1)  # for any number of shares of C
     variants = (tiling_of(problem, cf), tiling_of(problem, cf | dict(cv=1), aligned=False))
-    block = max(tiling.shared_bytes for tiling in variants)
-    return fits_shared(device, block, cf["mb"])
+    return max(tiling.shared_bytes for tiling in variants)
 
 
 RULES = (
@@ -202,29 +212,13 @@ RULES = (
     Rule("x_copies", lambda problem, cf: cf["cv"] == 1 or tiling_of(
         problem, cf | dict(stages=1, sg=1)).x.copies <= MOST_COPIES,
         "a thread keeps the addresses of at most 16 copies in registers", needs="v tk tt eg bk bt ht cs cv"),
-    shared_rule(_fits_shared, "v tk tt eg bk bt mb ht cs cv stages"),
+    shared_rule(_most_shared, "v tk tt eg bk bt mb ht cs cv stages"),
     Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < problem.cg, "shares of C without channels"),
     COMBINE_NONE,
     Rule("pool_tile", lambda problem, combine: combine == TWO_PASS or _pools(problem),
          "a tile of 2x2 outputs holds one window of 2x2, and no other"),
     ATOMIC_EPILOGUE,
 )  # fmt: skip
-
-
-def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    tiling = tiling_of(pr, cf, aligned)
-    blocks = tiling.blocks * pr.n * pr.groups * cf["sg"]
-    c_padded = tiling.steps * cf["cs"] * cf["sg"]
-    combine = cf["combine"]
-    args = (*operands(combine), "arrived")
-    main = Launch("winograd", (blocks, 1, 1), (tiling.threads, 1, 1), args, tiling.shared_bytes)
-    return Blueprint(
-        source="winograd.cu", defines=tuple(_defines(pr, cf, tiling, c_padded).items()),
-        launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
-        packed_bytes=4 * pr.groups * tiling.k_tiles * c_padded * ELEMENTS * tiling.kb,
-        pack=(("PACK_K", tiling.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)), packing=PACKED_POINTS,
-        workspace=reduction_buffers(pr, cf, 0, blocks // cf["sg"]),
-    )  # fmt: skip
 
 
 def _defines(pr: Problem, cf: Values, tiling: WinogradTiling, c_padded: int) -> dict[str, int]:
@@ -268,8 +262,7 @@ def _work(pr: Problem, cf: Values) -> GpuWork:
         load_bytes=4.0 * tiling.steps * (x_step + f_step),
         store_sectors=tile / (min(8.0, cf["v"] * cf["bk"]) if pr.layout_out == "nhwc" else 4.0),
         dram_bytes=pr.x_bytes + pr.w_bytes * ELEMENTS / 9 + pr.y_bytes, shares=cf["sg"],
-        combine=COMBINE_NAMES[cf["combine"]],
-        partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * tile * blocks,
+        combine=cf["combine"], partial_bytes=0.0 if cf["combine"] == NONE else 4.0 * tile * blocks,
         tile_bytes=4.0 * tile, useful=pr.z_elements / (tile * blocks / cf["sg"]),
         register_intensity=2.0 * vk * cf["tt"] / (vk + cf["tt"]),
         block_intensity=2.0 * 9 * tile * cf["cs"] / (x_step + f_step),

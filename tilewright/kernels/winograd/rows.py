@@ -14,9 +14,9 @@ from tilewright.device import Device
 from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param, bands_rules, many_channels
 from tilewright.kernels.bound import padding_alone
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import MOST_BODY, blocks_param, fits_shared, no_gpu, shared_rule
+from tilewright.kernels.limits import MOST_BODY, blocks_param, no_gpu, shared_rule
 from tilewright.kernels.split_k import left_bytes, operands, partial_sums, pool_apart, second_pass
-from tilewright.kernels.tile import COMBINE_NAMES, rows_under, up_to
+from tilewright.kernels.tile import rows_under, up_to
 from tilewright.kernels.word import PACKED_POINTS
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -99,7 +99,17 @@ class WinogradRows(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the launch, and another if there is a pool."""
-        return _blueprint(problem, device, config.values, aligned)
+        pr, cf = problem, config.values
+        tiling, combine = tiling_of(pr, cf), pool_apart(pr)
+        grid, block = (tiling.bands.blocks(device, cf), 1, 1), (cf["threads"], 1, 1)
+        main = Launch("winograd_rows", grid, block, operands(combine), tiling.shared_bytes)
+        return Blueprint(
+            source="winograd_rows.cu", defines=tuple(_defines(pr, device, tiling, cf, aligned).items()),
+            launches=(main, *second_pass(pr, combine)), packed_bytes=4 * tiling.f_floats,
+            pack=(("PACK_K", tiling.bands.k_groups * cf["tk"]), ("PACK_C", pr.c),
+                  ("PACK_WINOGRAD", 3), ("PACK_POINTS", cf["points"])), packing=PACKED_POINTS,
+            workspace=partial_sums(pr, combine),
+        )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""
@@ -119,10 +129,6 @@ def _registers(pr: Problem, cf: Values) -> int:
     return cf["tk"] * cf["th"] * (cf["points"] + 2 - pr.s) + rows + min(cf["tk"], 4) + 24
 
 
-def _fits_shared(problem: Problem, device: Device, cf: Values) -> bool:
-    return fits_shared(device, tiling_of(problem, cf).shared_bytes, cf["mb"])
-
-
 def _busy(problem: Problem, cf: Values) -> bool:
     """Whether threads have outputs to compute in most of their iterations."""
     tiling = tiling_of(problem, cf)
@@ -138,21 +144,8 @@ RULES = (
          "fewer than 4 sums a thread are all loads"),
     *bands_rules(_registers, "points tk th"),
     Rule("busy", _busy, "threads without outputs", needs="points tk th threads bands ni"),
-    shared_rule(_fits_shared, "points tk th mb bands ni"),
+    shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes, "points tk th mb bands ni"),
 )  # fmt: skip
-
-
-def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blueprint:
-    tiling, combine = tiling_of(pr, cf), pool_apart(pr)
-    grid, block = (tiling.bands.blocks(device, cf), 1, 1), (cf["threads"], 1, 1)
-    main = Launch("winograd_rows", grid, block, operands(combine), tiling.shared_bytes)
-    return Blueprint(
-        source="winograd_rows.cu", defines=tuple(_defines(pr, device, tiling, cf, aligned).items()),
-        launches=(main, *second_pass(pr, combine)), packed_bytes=4 * tiling.f_floats,
-        pack=(("PACK_K", tiling.bands.k_groups * cf["tk"]), ("PACK_C", pr.c),
-              ("PACK_WINOGRAD", 3), ("PACK_POINTS", cf["points"])), packing=PACKED_POINTS,
-        workspace=partial_sums(pr, combine),
-    )  # fmt: skip
 
 
 def _defines(pr: Problem, device: Device, tiling: RowsTiling, cf: Values, aligned: bool) -> Values:
@@ -193,8 +186,7 @@ def _work(pr: Problem, device: Device, cf: Values) -> GpuWork:
                                     + ceil_div(inputs, cf["threads"]) * 2.0 * points),
         load_bytes=4.0 * turns * inputs * points / 2, store_sectors=turns * sectors,
         dram_bytes=pr.x_bytes + pr.w_bytes + pr.y_bytes,
-        combine=COMBINE_NAMES[pool_apart(pr)],
-        partial_bytes=left_bytes(pr, pool_apart(pr)), tile_bytes=4.0 * sectors * 8,
+        combine=pool_apart(pr), partial_bytes=left_bytes(pr, pool_apart(pr)), tile_bytes=4.0 * sectors * 8,
         useful=pr.z_elements / (bands.items * bands.units * outputs),
         register_intensity=2.0 * pr.s * outputs * pr.r / (tiling.rows + pr.r * cf["tk"]) / points,
         block_intensity=2.0 * filters * pr.s * outputs * bands.units / max(1, tiling.x_floats),
