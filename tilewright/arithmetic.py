@@ -50,7 +50,7 @@ def norm(values: Sequence[float], order: float) -> float:
     most = max(values)
     if order == math.inf or most == 0.0:
         return most
-    return float(most * sum((one / most) ** order for one in values) ** (1.0 / order))
+    return float(most * sum([(one / most) ** order for one in values]) ** (1.0 / order))
 
 
 def offset64(*counts: int) -> int:

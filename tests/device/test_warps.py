@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from here import numbers
+from precompiled import precompiled
 from test_gpu_path import runtime
 
 from tilewright.dtypes import numpy_dtype
@@ -168,6 +169,15 @@ int main(int count, char **given) {
 """
 
 
+COMPILE = ("-std=c++17", "-O1", "-w", "-fwrapv")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The standard library's headers, compiled."""
+    return precompiled(HERE / "warp_host_library.h", COMPILE, tmp_path_factory.mktemp("library"))
+
+
 def _expanded(name: str, seen: set[str]) -> str:
     """A kernel file with what it includes, but for what the host has in its place."""
     if name in seen:
@@ -191,7 +201,7 @@ def _expanded(name: str, seen: set[str]) -> str:
 
 
 def _answer(
-    runtime: Runtime, case: int, folder: Path, slip: tuple[str, str] = ("", "")
+    runtime: Runtime, case: int, library: Path, folder: Path, slip: tuple[str, str] = ("", "")
 ) -> tuple[np.ndarray, np.ndarray]:
     """Run a kernel's own source on the host; return its y, and what is right."""
     text, name, values = CASES[case]
@@ -220,7 +230,7 @@ def _answer(
     program = folder / "warps"
     program.with_suffix(".cpp").write_text("\n".join(source))
     built = subprocess.run(
-        [compiler, "-std=c++17", "-O1", "-w", "-fwrapv", "-o", program, program.with_suffix(".cpp")],
+        [compiler, *COMPILE, "-include", library, "-o", program, program.with_suffix(".cpp")],
         capture_output=True, text=True,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr[:2000]
@@ -243,23 +253,27 @@ def _answer(
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=[f"{name} {text}" for text, name, _ in CASES])
 @pytest.mark.parametrize("device", ["emulated"])  # which packs the filter
-def test_warps_compute_the_layer(case: int, device: str, runtime: Runtime, tmp_path: Path) -> None:
-    y, right = _answer(runtime, case, tmp_path)
+def test_warps_compute_the_layer(
+    case: int, device: str, runtime: Runtime, library: Path, tmp_path: Path
+) -> None:
+    y, right = _answer(runtime, case, library, tmp_path)
     assert (y == right).all(), f"{(y != right).sum()} of {y.size} elements are wrong"
 
 
 @pytest.mark.parametrize("slip", SLIPS, ids=lambda one: one[0])
 @pytest.mark.parametrize("device", ["emulated"])
 def test_a_slip_of_the_pen_is_seen(
-    slip: tuple[str, str, int], device: str, runtime: Runtime, tmp_path: Path
+    slip: tuple[str, str, int], device: str, runtime: Runtime, library: Path, tmp_path: Path
 ) -> None:
-    y, right = _answer(runtime, slip[2], tmp_path, slip[:2])
+    y, right = _answer(runtime, slip[2], library, tmp_path, slip[:2])
     assert (y != right).any()
 
 
 @pytest.mark.parametrize("case", [39, 42])
 @pytest.mark.parametrize("device", ["emulated"])
-def test_a_row_beside_the_input_is_seen(case: int, device: str, runtime: Runtime, tmp_path: Path) -> None:
+def test_a_row_beside_the_input_is_seen(
+    case: int, device: str, runtime: Runtime, library: Path, tmp_path: Path
+) -> None:
     """Amid the image no row is checked, and behind the last channel there is none."""
     with pytest.raises(AssertionError, match="16 bytes beside x"):
-        _answer(runtime, case, tmp_path, ("(further && (keep || !midst))", "further"))
+        _answer(runtime, case, library, tmp_path, ("(further && (keep || !midst))", "further"))

@@ -1,14 +1,6 @@
 // The dialect of CUDA C++ on the host, for kernels whose warps work together: their own source runs, each thread a
 // fiber. Threads of a warp meet at what is one instruction there (products, matrices, shuffles), those of a block at a
 // barrier; the one that comes last does the work of all. Rounding is that of the hardware.
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <ucontext.h>
-
-#include <algorithm>
-#include <vector>
 using std::max;
 using std::min;
 

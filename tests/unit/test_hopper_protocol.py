@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from precompiled import precompiled
 
 from tilewright.device import for_architecture
 from tilewright.kernels import family_of
@@ -87,17 +88,12 @@ SLIPS = (
 
 
 COMPILE = ("-std=c++17", "-O1", "-w")
-LIBRARY = "hopper_host_library.h"
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The standard library's headers, compiled: to read them took a third of each program's time."""
-    header = tmp_path_factory.mktemp("library") / LIBRARY
-    header.write_text((HERE / LIBRARY).read_text())
-    if compiler := shutil.which("g++"):
-        subprocess.run([compiler, *COMPILE, "-x", "c++-header", header, "-o", f"{header}.gch"], check=True)
-    return header
+    """The standard library's headers, compiled."""
+    return precompiled(HERE / "hopper_host_library.h", COMPILE, tmp_path_factory.mktemp("library"))
 
 
 def _function(text: str, name: str) -> str:

@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from tuning_fakes import PROBLEM, Row, RowStrategy, outcome, row
 
 from tilewright.device import Device, for_architecture
+from tilewright.kernels import family_of
 from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Config, Param, Rule
 from tilewright.problem import Problem
@@ -190,7 +191,7 @@ def test_a_space_remembers_so_many_answers_of_all_its_rules(monkeypatch: pytest.
         rng, configs = random.Random(1), []
         for _ in range(40):
             configs += [(config := legal.sample(rng)), *legal.neighbours(config)[:5]]
-            held = [len(asked._said) for rules in legal._checks for asked in rules]
+            held = [len(asked.said) for rules in legal._checks for asked in rules]
             assert 0 < sum(held) <= space.REMEMBERED and len(legal._neighbours) <= space.NEIGHBOURS
         return configs
 
@@ -225,6 +226,29 @@ def test_neighbours_are_one_step_away_or_two_that_go_together() -> None:
     mixed = {(a, b, way) for a, b in ((1, 2), (4, 2), (2, 1), (2, 4)) for way in (0, 2)}
     assert found == one_step | mixed | {(1, 4, 1), (4, 1, 1)}
     assert len(legal.neighbours(at)) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("direct", str(LAYER)), ("hopper", "n1c64h14w14k64r3s3p1-f16-nhwc")]
+)
+def test_of_all_that_is_near_what_is_legal_is_a_neighbour(name: str, text: str) -> None:
+    """Most pairs of steps are judged by what each of the two breaks alone: here every rule is asked."""
+    legal, rng = Space(family_of(name), Problem.parse(text), DEVICE), random.Random(3)
+    broke_alone = 0
+    for config in (legal.sample(rng) for _ in range(5)):
+        base, wanted = config.values, []
+        near = [(p, value) for p in legal.params for value in space._near(p, base[p.name])]
+        for p, value in near:
+            steps = [{p.name: value}]
+            for other, second in near:
+                opposite = (value > base[p.name]) != (second > base[other.name])
+                if p.name < other.name and (bool(p.names) != bool(other.names) or opposite and not p.names):
+                    steps.append({p.name: value, other.name: second})
+            good = [step for step in steps if legal.legal({**base, **step})]
+            broke_alone += bool(good) and len(good[0]) == 2
+            wanted += [Config.make(name, {**base, **step}) for step in good]
+        assert list(legal.neighbours(config)) == wanted
+    assert broke_alone, "no step is legal only together with another"
 
 
 def test_failures_are_known_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,8 +65,10 @@ class Rule:
 
     def allows(self, known: Mapping[str, Any]) -> bool:
         """Whether it holds; ``known`` has all that it ``needs``, by name."""
+        if not self._of_cf:
+            return self.holds(*[known[name] for name in self._takes])
         cf = {name: known[name] for name in self._of_cf}
-        return self.holds(*(cf if name == "cf" else known[name] for name in self._takes))
+        return self.holds(*[cf if name == "cf" else known[name] for name in self._takes])
 
 
 def too_many(problem: Problem) -> str | None:

@@ -96,13 +96,14 @@ def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
     rounds = {together: full, rest: 1} if rest else {together: full}  # how often so many blocks run at once
     cycle_us = 1e-3 / device.clock_ghz
 
-    issue = sum(_issue(work, k, n) * times for n, times in rounds.items())
+    issued = {n: _issue(work, k, n) for n in rounds}
+    issue = sum(issued[n] * times for n, times in rounds.items())
     port = work.wavefronts * k.wavefront_cycles * per_unit
     l2 = work.load_bytes * per_unit / k.l2_bytes_per_cycle
     tensor = work.tensor_cycles * per_unit
     alone = _alone(work, k)
     pipes = [pipe / per_unit for pipe in (port, l2, tensor)]
-    bounds = {n: (_issue(work, k, n), alone, *(pipe * n for pipe in pipes)) for n in rounds}
+    bounds = {n: (issued[n], alone, *[pipe * n for pipe in pipes]) for n in rounds}
     compute = sum(norm(bounds[n], k.sharpness) * times for n, times in rounds.items())
     memory = _memory_us(device, work, k)
     longer = norm((compute * cycle_us, memory), k.sharpness)

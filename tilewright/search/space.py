@@ -46,14 +46,18 @@ class Space:
         self._items = [(p.name, {value: (p.name, value) for value in p.values}) for p in by_name]
         self._neighbours: dict[Config, tuple[Config, ...]] = {}
         self._known: dict[str, Any] = {"problem": family.inner(problem, device), "device": device}
-        answers = _RuleMemo()
-        asked = [_MemoisedRule(rule, self._known, answers) for rule in family.rules(device)]
+        room = _Room()
+        asked = [_MemoisedRule(rule, self._known, room) for rule in family.rules(device)]
         self._checks = _checks_by_depth(self.params, asked)
         self._about = {p.name: [a for a in asked if p.name in a.needs] for p in self.params}
+        self._about_both = {
+            (one.name, other.name): [a for a in self._about[one.name] if other.name in a.needs]
+            for one in self.params for other in self.params
+        }  # fmt: skip
 
     def every(self) -> Iterator[Config]:
         """Yield every legal config, in a fixed order."""
-        for values in self._extend(0, dict(self._known), lambda options: options):
+        for values in self._extend(iter):
             yield self._config(values)
 
     def sample(self, rng: random.Random) -> Config:
@@ -68,7 +72,7 @@ class Space:
             while left:  # most often the first will do
                 yield left.pop(int(rng.random() * len(left)))
 
-        values = next(self._extend(0, dict(self._known), shuffled), None)
+        values = next(self._extend(shuffled), None)
         if values is None:
             raise EmptySpace(f"no config of {self.family.name} is legal for {self._known['problem']}")
         return self._config(values)
@@ -83,28 +87,35 @@ class Space:
         if (known := self._neighbours.get(config)) is not None:
             return known
         base = config.values
-        found = tuple(
-            self._config({**base, **step}) for step in self._steps(base) if self._stays_legal(base, step)
-        )
+        found = tuple(self._config({**base, **step}) for step in self._steps(base))
         if len(self._neighbours) >= NEIGHBOURS:
             self._neighbours.clear()
         self._neighbours[config] = found
         return found
 
-    def _stays_legal(self, base: dict[str, int], step: dict[str, int]) -> bool:
-        """Whether a legal config stays legal after a step: only rules that depend on the step are checked."""
-        known = {**self._known, **base, **step}
-        return all(asked(known) for name in step for asked in self._about[name])
-
     def _steps(self, base: dict[str, int]) -> Iterator[dict[str, int]]:
-        moves = [(p, v) for p in self.params for v in _near(p, base[p.name])]
-        for param, value in moves:
-            yield {param.name: value}
-            for other, second in moves:
+        """Yield the steps after which a legal config stays legal: only rules that depend on a step are asked.
+
+        Of two parameters moved together, what depends on one alone was asked when that one was moved.
+        """
+        known = {**self._known, **base}
+        moves = [(param, value) for param in self.params for value in _near(param, base[param.name])]
+        alone = [_broken(self._about[param.name], {**known, param.name: value}) for param, value in moves]
+        for (param, value), broken in zip(moves, alone, strict=True):
+            if broken is None:
+                yield {param.name: value}
+            for (other, second), others in zip(moves, alone, strict=True):
                 opposite = (value > base[param.name]) != (second > base[other.name])
                 mixed = bool(param.names) != bool(other.names)
                 if param.name < other.name and (mixed or (opposite and not param.names)):
-                    yield {param.name: value, other.name: second}
+                    both = self._about_both[param.name, other.name]
+                    if any(one is not None and one not in both for one in (broken, others)):
+                        continue
+                    step = {param.name: value, other.name: second}
+                    whole = broken is None and others is None
+                    asked = both if whole else self._about[param.name] + self._about[other.name]
+                    if _broken(asked, {**known, **step}) is None:
+                        yield step
 
     def has(self, config: Config) -> bool:
         """Whether a config from elsewhere is one of the space."""
@@ -115,20 +126,26 @@ class Space:
     def legal(self, values: dict[str, int]) -> bool:
         """Whether the values break no rule."""
         known = {**self._known, **values}
-        return all(asked(known) for rules in self._checks for asked in rules)
+        return all(_broken(rules, known) is None for rules in self._checks)
 
-    def _extend(
-        self, depth: int, known: dict[str, Any], order: Callable[[tuple[int, ...]], Iterable[int]]
-    ) -> Iterator[dict[str, int]]:
-        """Yield legal values of all parameters; those before ``depth`` are fixed in ``known``."""
-        if depth == len(self.params):
-            yield {param.name: known[param.name] for param in self.params}
-            return
-        param, rules = self.params[depth], self._checks[depth]
-        for value in order(param.values):
-            known[param.name] = value
-            if all(asked(known) for asked in rules):
-                yield from self._extend(depth + 1, known, order)
+    def _extend(self, order: Callable[[tuple[int, ...]], Iterator[int]]) -> Iterator[dict[str, Any]]:
+        """Yield legal values of all parameters, each in the order given; the same dict, changed meanwhile."""
+        known, last = dict(self._known), len(self.params) - 1
+        left = [order(param.values) for param in self.params[:1]]  # down to the parameter being chosen
+        if not left:
+            yield known
+        while left:
+            depth = len(left) - 1
+            name, rules = self.params[depth].name, self._checks[depth]
+            for value in left[-1]:
+                known[name] = value
+                if _broken(rules, known) is None:
+                    if depth < last:
+                        left.append(order(self.params[depth + 1].values))
+                        break
+                    yield known
+            else:
+                left.pop()
 
 
 def _narrowed(params: tuple[Param, ...], pins: Pins, family: Family, device: Device) -> tuple[Param, ...]:
@@ -150,15 +167,15 @@ def _only(param: Param, allowed: int | tuple[int, ...], family: Family) -> Param
     return replace(param, values=tuple(param.values[i] for i in kept), names=names)
 
 
-class _RuleMemo:
-    """The memo of the rules of one space; it is cleared when it is full."""
+class _Room:
+    """Room for answers of all rules of one space; when there is none left, all are forgotten."""
 
     def __init__(self) -> None:
         self._of_rules: list[dict[Any, bool]] = []
         self._left = REMEMBERED
 
     def of_rule(self) -> dict[Any, bool]:
-        """Return the memo of one rule."""
+        """Return the answers of one rule, none yet."""
         self._of_rules.append({})
         return self._of_rules[-1]
 
@@ -172,22 +189,32 @@ class _RuleMemo:
 
 
 class _MemoisedRule:
-    """A memoised rule of one space. ``fixed`` names what does not change: the problem and the device."""
+    """A memoised rule of one space. ``fixed`` names what does not change: the problem and the device.
 
-    def __init__(self, rule: Rule, fixed: Iterable[str], answers: _RuleMemo) -> None:
+    ``said`` has its answers, by what it ``picks`` of the known values: who asks often looks there first.
+    """
+
+    def __init__(self, rule: Rule, fixed: Iterable[str], room: _Room) -> None:
         self.needs, self._allows = rule.needs, rule.allows
         names = [name for name in rule.needs if name not in fixed]
-        self._pick: Callable[[dict[str, Any]], Any] = itemgetter(*names) if names else lambda known: None
-        self._answers, self._said = answers, answers.of_rule()
+        self.picks: Callable[[dict[str, Any]], Any] = itemgetter(*names) if names else lambda known: None
+        self._room, self.said = room, room.of_rule()
 
-    def __call__(self, known: dict[str, Any]) -> bool:
-        about = self._pick(known)
-        said = self._said.get(about)
-        if said is None:
-            said = self._allows(known)
-            self._answers.one_more()
-            self._said[about] = said
-        return said
+    def answer(self, known: dict[str, Any]) -> bool:
+        """Whether the rule holds, worked out and kept."""
+        found = self._allows(known)
+        self._room.one_more()
+        self.said[self.picks(known)] = found
+        return found
+
+
+def _broken(rules: Iterable[_MemoisedRule], known: dict[str, Any]) -> _MemoisedRule | None:
+    """Return the first of the rules that does not hold; None if all do."""
+    for asked in rules:
+        said = asked.said.get(asked.picks(known))
+        if not (asked.answer(known) if said is None else said):
+            return asked
+    return None
 
 
 def _checks_by_depth(params: tuple[Param, ...], rules: list[_MemoisedRule]) -> list[list[_MemoisedRule]]:
