@@ -1,8 +1,8 @@
-// The kernel's functions that have to do with numbers alone, and the run of a cluster (hopper_host.h).
+// The kernel's functions that have to do with numbers alone, and the run of clusters (hopper_host.h).
 
 static Block tiles[CLUSTER * THREADS];  // of each thread, the tile that it is at
 static Block *tile() { return &tiles[me->block * THREADS + me->thread]; }
-static Block noted(Block b) { return me->step = b.first, *tile() = b; }
+static Block noted(Block b) { return own().step = b.first, *tile() = b; }
 #define find_block(...) noted(find_block(__VA_ARGS__))
 static void find_places(shared_t, const Block *, int, int) {}
 static void find_moves(int *, const Block *, int, int) {}
@@ -26,13 +26,13 @@ static void copy_patch(shared_t shared, int to, const Block *b, int step, int th
     const long what = patch_of(b, step);
     Fiber *mine = me;
 #if TURNS_RUNS
-    me->raw = b->at.group * C + step * CHUNKS * 8;
+    own().raw = b->at.group * C + step * CHUNKS * 8;
     turn_patch(shared, to, b, step, thread, count);
 #endif
     for (int i = thread; i < X_BYTES / 16; i += count) written(shared + to + i * 16, 16);
     if (THROUGH_REGISTERS) return fill(shared + to, what, thread, count);
     mine->copies++;
-    under_way.push_back([=] { return fill(shared + to, what, thread, count), mine->copies--, true; });
+    begin([=] { return fill(shared + to, what, thread, count), mine->copies--, true; });
 }
 
 // What the first place of a patch should be a copy of.
@@ -53,7 +53,7 @@ static void check_step(int w_slot, int x_slot, int r, int s) {
     if (me->thread % 32) return;
     const Block *b = tile();
     const long *w = &holds[me->block][w_slot * W_BYTES / 16], *x = &holds[me->block][(X_FROM + x_slot * X_BYTES) / 16];
-    const long step = me->step++, row = (b->w - FILTERS) / W_BYTES + step;
+    const long step = own().step++, row = (b->w - FILTERS) / W_BYTES + step;
     const bool here = std::all_of(w, w + W_BYTES / 16, [=](long one) { return one == row; });
     CHECK(here, "step %ld finds other filters", step);
     CHECK(JOINT || GATHERS || r * S + s == step % TAPS, "step %ld multiplies another tap", step);
@@ -62,46 +62,12 @@ static void check_step(int w_slot, int x_slot, int r, int s) {
 }
 
 static void hopper(const x_t *, const unsigned char *, const out_t *, const out_t *, y_t *, acc_t *, unsigned *);
-static void run_thread() {
-    hopper(IMAGE, FILTERS, 0, 0, 0, 0, 0);
-    me->done = true, progress++;
-    const auto gone = [](Fiber &f) { return f.done || f.block != me->block; };
-    if (std::all_of(fibers.begin(), fibers.end(), gone)) alive[me->block] = 0;
-    hand_on();
-}
-
-static void run_cluster(int seed) {
-    rng.seed(seed), bars.clear(), named.clear(), under_way.clear();
-    first_block = rng() % (GRID / CLUSTER) * CLUSTER;
-    fibers = std::vector<Fiber>(CLUSTER * THREADS);
-    for (int i = 0; i < CLUSTER; i++) alive[i] = 1, holds[i].assign(SHARED_END / 16 + 1, NOTHING);
-    const double late[] = {1, 0.3, 0.02};  // how often a warp, or a copy, goes on
-    for (int i = 0; i < CLUSTER * THREADS; i++) {
-        Fiber &f = fibers[i];
-        f.block = i / THREADS, f.thread = i % THREADS, f.stack.resize(STACK);
-        f.slow = i % 32 ? fibers[i - 1].slow : late[rng() % 3];
-        getcontext(&f.context);
-        f.context.uc_stack.ss_sp = f.stack.data(), f.context.uc_stack.ss_size = STACK;
-        makecontext(&f.context, run_thread, 0);
-    }
-    const double copies = late[rng() % 3];
-    std::uniform_real_distribution<double> chance;
-    for (int idle = 0; std::any_of(fibers.begin(), fibers.end(), [](Fiber &f) { return !f.done; });) {
-        const long before = progress;
-        for (size_t first = 0; first < fibers.size(); first += 32) {
-            if (chance(rng) > fibers[first].slow) continue;
-            for (size_t i = first; i < first + 32; i++)
-                if (!fibers[i].done) go_on_with(&fibers[i]);
-        }
-        for (size_t i = 0; i < under_way.size(); i++)
-            if (chance(rng) < copies && under_way[i]()) under_way.erase(under_way.begin() + i--), progress++;
-        idle = progress == before ? idle + 1 : 0;
-        CHECK(idle < 2000, "all wait");
-    }
-    CHECK(under_way.empty(), "a copy comes when all are gone");
-}
+void run_kernel() { hopper(IMAGE, FILTERS, 0, 0, 0, 0, 0); }
 
 int main(int count, char **given) {
-    for (int seed = 0; seed < atoi(given[1]); seed++) run_cluster(seed);
+    for (int i = 0; i < 2 * atoi(given[1]); i++) {
+        rng.seed(i / 2), pace.lingers = i % 2;
+        run_cluster({CLUSTER, THREADS, BARS_FROM, SHARED_END}, rng() % (GRID / CLUSTER) * CLUSTER);
+    }
     puts("done");
 }

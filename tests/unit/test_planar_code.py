@@ -1,6 +1,6 @@
 """The planar family: what it compiles to, and what its layout in shared memory is for.
 
-Its answers are in tests/device/test_planar.py.
+Its answers are in tests/device/test_planar.py, its protocol of barriers runs in test_planar_protocol.py.
 """
 
 from __future__ import annotations

@@ -1,0 +1,49 @@
+"""Kernels of sm_90a on the host, for tests of their protocol: ``async_host.h`` is a cluster of blocks."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tilewright.kernels.blueprint import Blueprint
+from tilewright.kernels.source import kernel_files
+
+HERE = Path(__file__).parent
+COMPILE = ("g++", "-std=c++17", "-O1", "-w")
+# Threads of some warps meet by an instruction of their own.
+MEET = (r'asm volatile\("bar\.sync (\d+), %0;" ::"n"\((.*?)\) : "memory"\)', r"meet(\1, \2, true)")
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the cluster, compiled: to do so took two thirds of each program's time."""
+    if shutil.which(COMPILE[0]) is None:
+        pytest.skip("no C++ compiler here")
+    folder = tmp_path_factory.mktemp("library")
+    for name in ("async_host.h", "async_host.cpp"):
+        shutil.copy(HERE / name, folder)
+    for made in ("-xc++-header async_host.h -o async_host.h.gch", "-c async_host.cpp"):
+        subprocess.run([*COMPILE, *made.split()], cwd=folder, check=True)
+    return folder
+
+
+def defines(found: Blueprint) -> str:
+    """Return the defines of the main kernel, and how many blocks it has."""
+    main = next(one for one in found.launches if f"{one.kernel}.cu" == found.source)
+    values = (*found.defines, ("GRID", main.grid[0]))
+    return "".join(f"#define {name} {value}\n" for name, value in values)
+
+
+def run(source: str, seeds: int, library: Path, folder: Path) -> str:
+    """Run a kernel on the host; say "done", or what is wrong."""
+    program = folder / "protocol"
+    program.with_suffix(".cpp").write_text(source)
+    folders = sorted({path.parent for path in kernel_files().values()} | {HERE})
+    included = ["-include", library / "async_host.h", *(f"-I{one}" for one in folders)]
+    made = [program.with_suffix(".cpp"), library / "async_host.o", "-o", program]
+    done = subprocess.run([*COMPILE, *included, *made], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return subprocess.run([program, str(seeds)], capture_output=True, text=True, timeout=100).stdout.strip()
