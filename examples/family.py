@@ -18,14 +18,7 @@ from tilewright.kernels.split_k import (
     second_pass,
     share_defines,
 )
-from tilewright.kernels.tile import (
-    COMBINE_NAMES,
-    View,
-    image_defines,
-    layer_defines,
-    single_tile_defines,
-    up_to,
-)
+from tilewright.kernels.tile import View, image_defines, layer_defines, single_tile_defines, up_to
 from tilewright.kernels.word import issue_slots, word_bytes
 from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
@@ -112,7 +105,7 @@ def _gpu_work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         blocks=_blocks(pr, cf), threads=threads, registers=_registers(pr, cf), resident=cf["mb"],
         fma=float(taps * tk * issue_slots(pr, device)), global_loads=float(taps * (1 + tk)),
         staging=6.0 * taps, epilogue=12.0 * tk, load_bytes=float(size * taps * (threads + tk)),
-        store_sectors=tk * threads / 8, dram_bytes=float(pr.bytes), combine=COMBINE_NAMES[pool_apart(pr)],
+        store_sectors=tk * threads / 8, dram_bytes=float(pr.bytes), combine=pool_apart(pr),
         partial_bytes=left_bytes(pr, pool_apart(pr)),
         useful=pr.z_elements / (_blocks(pr, cf) * tk * threads), register_intensity=2.0 * tk / (1 + tk),
         block_intensity=2.0 * tk * threads / (tk + threads),
@@ -124,7 +117,7 @@ def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     tk, threads, taps, word = cf["tk"], cf["threads"], pr.cg * pr.r * pr.s, float(DTYPE_BYTES[pr.dtype])
     inputs, products = float(taps * threads), float(taps * threads * tk)
     return CpuWork(
-        blocks=_blocks(pr, cf), dram_bytes=float(pr.bytes), combine=COMBINE_NAMES[pool_apart(pr)],
+        blocks=_blocks(pr, cf), dram_bytes=float(pr.bytes), combine=pool_apart(pr),
         partial_bytes=left_bytes(pr, pool_apart(pr)), useful=pr.z_elements / (_blocks(pr, cf) * tk * threads),
         register_intensity=2.0 * tk / (1 + tk), block_intensity=2.0 * tk * threads / (tk + threads),
         vectors=tk + 1, width=1, multiply_adds=products, filter_loads=products, input_loads=inputs,
