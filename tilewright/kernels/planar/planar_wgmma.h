@@ -72,7 +72,7 @@ INLINE void read_planes(unsigned a[16], const unsigned char *from, int left) {
     }
 }
 
-// What a warp that multiplies works with: buffers, barriers, the block's first tile, and how many steps of it are done.
+// What a warp that multiplies works with: buffers, barriers, the block's first tile, the steps of tiles before.
 typedef struct {
     unsigned char *shared;
     const in_t *x;
