@@ -15,6 +15,8 @@ RESERVED_SHARED = 1024  # bytes per block that CUDA reserves
 MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more would overflow the instruction cache
 MOST_WEIGHTS = 1 << 28  # numbers of a filter
 MOST_GATHERED = 160  # numbers of all taps and channels that a thread gathers: their loads are unrolled
+MOST_BITS = 15  # rows or columns of a filter of which a thread keeps a bit each
+MOST_TAPS = (1 << 16) - 1  # rows or columns of a padded filter, which are counted in 16 bits otherwise
 SCHEDULERS = 4  # of a unit
 MOST_THREADS = 512  # of a block, where its warps are a product of parameters
 SPARE = 5  # registers that the compiler may need above an estimate that counts fragments and sums
@@ -90,6 +92,17 @@ def too_large(problem: Problem) -> str | None:
     """Refuse a filter with too many elements, once packed, to be counted in 32 bits."""
     numbers = problem.k * problem.cg * problem.r * problem.s
     return f"its filter has more than {MOST_WEIGHTS:,} numbers" if numbers > MOST_WEIGHTS else None
+
+
+def too_wide(problem: Problem) -> str | None:
+    """Refuse a padded filter with more rows or columns than taps.h counts."""
+    widest = max(problem.r, problem.s)
+    return f"its filter has more than {MOST_TAPS:,} rows or columns" if widest > MOST_TAPS else None
+
+
+def tap_words(problem: Problem) -> int:
+    """Registers in which a thread keeps the taps that meet the image at a place (taps.h)."""
+    return 2 if any(problem.pad) and max(problem.r, problem.s) > MOST_BITS else 1
 
 
 def no_tensor_cores(device: Device) -> str | None:

@@ -4,7 +4,7 @@
 //
 //   filter  packed [e][KB], staged as one run
 //   input   laid out as gemm_stage.h says, 4 bytes a copy: x[place of the pixel + place of e], or zeros where that is
-//           padding (known from bits, as in gemm_taps.h) and past the last e
+//           padding (taps.h) and past the last e
 // Example: 3 channels, 7x7 taps: 147 in 10 steps of 16. A tap at a time they would be 49 steps of 4, one of them zeros.
 
 #define LINEAR (WHOLE_ROWS && !X_NHWC)  // copy j goes j * ROWS_APART rows behind the first, and is of the same pixel
@@ -15,9 +15,9 @@
 
 typedef struct {
     const GLOBAL float *x, *w;     // of the group; of the step to stage next
-    const SHARED int *table;       // ENTRIES places, then as many bits of taps
+    const SHARED int *table;       // ENTRIES places, then as many taps
     offset_t at[KEPT ? KEPT : 1];  // of this thread's pixels, from x on
-    unsigned met[KEPT ? KEPT : 1];
+    Met met[KEPT ? KEPT : 1];
 } Source;
 
 INLINE int copy_to(int j) { return copy_c(j) * X_PITCH + copy_px(j); }
@@ -27,7 +27,7 @@ INLINE void make_table(SHARED float *shared) {
     for (int e = THREAD(0); e < ENTRIES; e += THREADS) {
         int c = e / (R * S), r = e / S % R, s = e % S;
         table[e] = e < C ? (int)X_AT(0, c, r * DIL_H, s * DIL_W) : 0;
-        table[ENTRIES + e] = (int)(1u << r | 1u << (16 + s));
+        table[ENTRIES + e] = (int)tap_of(r, s);
     }
     BARRIER();
 }
@@ -38,7 +38,7 @@ INLINE Source find_source(const GLOBAL float *x, const GLOBAL float *w, Place at
     from.w = w + ((offset_t)(at.group * K_TILES + at.k0 / KB) * C_PADDED + step * CS) * KB + THREAD(0) * 4;
     UNROLL for (int j = 0; j < KEPT; j++) {
         from.at[j] = x_at(copied_px(at, j));
-        from.met[j] = taps_met(copied_px(at, j));
+        from.met[j] = met_under(copied_px(at, j));
     }
     return from;
 }
@@ -57,9 +57,9 @@ INLINE void stage(SHARED float *to, Source *from, Place at, int step, int last) 
             UNROLL for (int i = 0; i < AT_ONCE; i++) {  // reads and copies in turns would wait for one another
                 const int j = j0 + i, kept = KEPT > 1 ? j : 0;
                 const int e = !EXACT ? min(copy_c(j), CS - 1) : LINEAR ? j * ROWS_APART : copy_c(j);
-                const unsigned met = !PADDED ? 0 : KEPT ? from->met[kept] : taps_met(copied_px(at, j));
-                const unsigned tap = PADDED ? (unsigned)table[ENTRIES + e] : 0;
-                keep[i] = (met & tap) == tap && (C % CS == 0 || first + copy_c(j) < C);
+                const unsigned tap = PADDED ? (unsigned)table[ENTRIES + e] : tap_of(0, 0);
+                const int inside = meets(KEPT ? from->met[kept] : met_under(copied_px(at, j)), tap);
+                keep[i] = inside && (C % CS == 0 || first + copy_c(j) < C);
                 place[i] = keep[i] ? (KEPT ? from->at[kept] : x_at(copied_px(at, j))) + table[e] : 0;
             }
             UNROLL for (int i = 0; i < AT_ONCE; i++) {

@@ -35,14 +35,9 @@ INLINE int copied_px(Place at, int j) {
 INLINE offset_t copy_from(Place at, int j) { return x_at(copied_px(at, j)) + (offset_t)copy_c(j) * C_STEP; }
 
 #if TAPPED
-// Bit r: row r of the filter meets the image under output px; bit 16 + s: column s does.
-INLINE unsigned taps_met(int px) {
-    int h = px / Q % P * STR_H - PAD_T, w = px % Q * STR_W - PAD_L;
-    unsigned met = 0;
-    UNROLL for (int r = 0; r < R; r++) met |= (unsigned)((unsigned)(h + r * DIL_H) < H) << r;
-    UNROLL for (int s = 0; s < S; s++) met |= (unsigned)((unsigned)(w + s * DIL_W) < W) << (16 + s);
-    return met;
-}
+#include "taps.h"
+
+INLINE Met met_under(int px) { return met_at(px / Q % P * STR_H - PAD_T, px % Q * STR_W - PAD_L); }
 #endif
 
 #if FLAT

@@ -4,7 +4,7 @@
 //
 //   steps   the taps of CS channels, then those of the next CS, so that pixels are mostly in the caches
 //   filter  packed [c][tap][KB], staged as CS rows of KB that lie TAPS rows apart
-//   input   laid out as gemm_stage.h says; which taps meet the image under a pixel is known from bits, made once
+//   input   laid out as gemm_stage.h says; which taps meet the image under a pixel is worked out once (taps.h)
 
 #define TAPS (R * S)
 #define W_QUADS (KB / 4)                              // copies in a row of the filter
@@ -20,7 +20,7 @@ typedef struct {
     const GLOBAL float *x, *w;     // of the step to stage next
     int c, r, s;                   // its first channel, and its tap
     offset_t at[KEPT ? KEPT : 1];  // of this thread's copies, from x on
-    unsigned met[KEPT ? KEPT : 1];
+    Met met[KEPT ? KEPT : 1];
 } Source;
 
 // Where quad e of a step's filter lies, from its first on; where copy j of the input goes in the staged tile.
@@ -34,7 +34,7 @@ INLINE Source find_source(const GLOBAL float *x, const GLOBAL float *w, Place at
     from.x = x + (offset_t)(at.group * C + from.c) * C_STEP + from.r * DOWN + from.s * RIGHT;
     from.w = w + ((offset_t)(at.group * K_TILES + at.k0 / KB) * C_PADDED + from.c * TAPS + tap) * KB;
     if (WHOLE_W) from.w += filter_at(THREAD(0));
-    UNROLL for (int j = 0; j < KEPT; j++) from.at[j] = copy_from(at, j), from.met[j] = taps_met(copied_px(at, j));
+    UNROLL for (int j = 0; j < KEPT; j++) from.at[j] = copy_from(at, j), from.met[j] = met_under(copied_px(at, j));
     return from;
 }
 
@@ -53,7 +53,7 @@ INLINE void next_step(Source *from) {
 // Copy the tiles of a step to `to`, if it comes before `last`.
 INLINE void stage(SHARED float *to, Source *from, Place at, int step, int last) {
     if (step < last) {
-        const unsigned tap = 1u << from->r | 1u << (16 + from->s);
+        const unsigned tap = tap_of(from->r, from->s);
         SHARED float *to_w = to + THREAD(0) * 4, *to_x = to + CS * KB + (LINEAR ? copy_to(0) : 0);
         UNROLL for (int j = 0; j < W_ITEMS; j += THREADS)
             if (j + THREADS <= W_ITEMS || j + THREAD(0) < W_ITEMS)
@@ -61,8 +61,8 @@ INLINE void stage(SHARED float *to, Source *from, Place at, int step, int last) 
         UNROLL_BY(KEPT ? X_COPIES : 1) for (int j = 0; j < X_COPIES; j++) {
             if (X_ITEMS % THREADS && j * THREADS + THREAD(0) >= X_ITEMS) continue;
             const int kept = KEPT > 1 ? j : 0;
-            const unsigned met = !PADDED ? tap : KEPT ? from->met[kept] : taps_met(copied_px(at, j));
-            const int inside = (met & tap) == tap, keep = inside && (C % CS == 0 || from->c + copy_c(j) < C);
+            const int inside = meets(KEPT ? from->met[kept] : met_under(copied_px(at, j)), tap);
+            const int keep = inside && (C % CS == 0 || from->c + copy_c(j) < C);
             const GLOBAL float *x = from->x + (inside ? KEPT ? from->at[kept] : copy_from(at, j) : 0);
             if (ONE_COLUMN) x += (offset_t)j * ROWS_APART * C_STEP;
             SHARED float *there = to_x + (LINEAR ? j * (ROWS_APART * X_PITCH) : copy_to(j));

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
-from tilewright.kernels.limits import MOST_BODY
+from tilewright.kernels.limits import MOST_BODY, tap_words
 from tilewright.kernels.tile import ProductTiling, lines, quad_pitch
 from tilewright.problem import Problem
 
@@ -30,6 +30,7 @@ class Product:
         strided: whether an input pixel is found by its row and column, since some are skipped or ``tapped``.
         tapped: whether a pixel of the input differs from tap to tap, or may be padding.
         flat: whether ``c`` counts channels at each tap (then ``taps`` is 1), since there are few channels.
+        tap_words: registers for the taps that meet the image at a place; 0 unless ``tapped``.
     """
 
     k: int
@@ -45,6 +46,7 @@ class Product:
     strided: bool
     tapped: bool
     flat: bool
+    tap_words: int
 
     @property
     def length(self) -> int:
@@ -80,6 +82,7 @@ def product(pr: Problem) -> Product:
         pixels=pr.n * pr.p * pr.q, columns=False, x_nhwc=x_nhwc,
         y_nhwc=pr.layout_out == "nhwc" or pr.p * pr.q == 1, pitch=pitch,
         quads=not x_nhwc and not strided and pitch % 4 == 0, strided=strided, tapped=tapped, flat=flat,
+        tap_words=tap_words(pr) if tapped else 0,
     )  # fmt: skip
 
 
@@ -90,7 +93,7 @@ def column_product(pr: Problem) -> Product:
     return Product(
         k=pr.kg, c=pr.cg * pr.r * pr.s, groups=pr.groups, taps=1, pixels=pixels, columns=True,
         x_nhwc=False, y_nhwc=pr.layout_out == "nhwc" or pr.p * pr.q == 1, pitch=round_up(pixels, 4),
-        quads=True, strided=False, tapped=False, flat=False,
+        quads=True, strided=False, tapped=False, flat=False, tap_words=0,
     )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from tilewright.kernels.limits import (
     no_gpu,
     registers_rule,
     shared_rule,
+    too_wide,
     warps_rules,
 )
 from tilewright.kernels.split_k import (
@@ -54,7 +55,6 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
-WIDEST = 16  # rows or columns of a filter: a bit each says whether it meets the image
 FEWEST = 4  # output channels of a thread
 
 
@@ -70,11 +70,9 @@ class Gemm(Family):
     product = staticmethod(product)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Support filters of up to 16 x 16 taps, on a GPU; those of several taps in groups of 4 or more."""
-        if reason := super().refuses(problem, device):
+        """Support a GPU, and groups of 4 or more filters if these have several taps."""
+        if reason := super().refuses(problem, device) or too_wide(problem):
             return reason
-        if max(problem.r, problem.s) > WIDEST:
-            return f"a filter has {problem.r} x {problem.s} taps, more than {WIDEST} along a side"
         if problem.kg < FEWEST and not is_product(problem):
             return f"a group has {problem.kg} filters: a thread computes {FEWEST} at least"
         return refused(problem, device)
@@ -134,7 +132,7 @@ def _most_shared(pd: Product, cf: Values) -> int:
 
 def _few_copies(pd: Product, tiling: GemmTiling) -> bool:
     """Whether a thread's copies are few, with the taps that meet the image at the place of each."""
-    kept = kept_places(pd, tiling) * (2 if pd.tapped else 1)
+    kept = kept_places(pd, tiling) * (1 + pd.tap_words)
     return max(kept, tiling.x_copies) <= MOST_COPIES
 
 

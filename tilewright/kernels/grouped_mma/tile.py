@@ -40,7 +40,7 @@ class GroupBundle:
 def bundle_of(pr: Problem) -> GroupBundle | None:
     """The bundle of a layer; None if groups do not fill pieces, or their outputs do not fill products."""
     numbers = PIECE // DTYPE_BYTES[pr.dtype]
-    groups = 1 if pr.cg % numbers == 0 else numbers // pr.cg
+    groups = max(1, numbers // pr.cg)
     channels, outputs = groups * pr.cg, groups * pr.kg
     if channels % numbers or outputs % CHANNELS or pr.groups % groups:
         return None

@@ -25,7 +25,6 @@ from tilewright.problem import MATHS, Problem
 SHARES = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24, 32)
 WIDTHS = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256)
 WIDTHS_I8 = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256)
-MOST_FILTER = 32  # rows or columns
 FEWEST = 8  # channels of a group, if there are several groups
 MOST_PIECES = (1 << 31) - 1  # of the input, 16 bytes each, which a table counts in 32 bits
 
@@ -49,8 +48,6 @@ class Hopper(Family):
         elsewhere = device.is_cuda and device.capability != WGMMA
         if not device.is_gpu or not device.tensor_macs or elsewhere:
             return "it is made for the tensor cores of sm_90"
-        if max(problem.r, problem.s) > MOST_FILTER:
-            return f"the filter has more than {MOST_FILTER} rows or columns"
         if reason := too_many(problem) or too_few(problem):
             return reason
         if raster(problem) > MOST_LAYER_PIXELS:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from tilewright.kernels.limits import MOST_GATHERED
+from tilewright.kernels.limits import MOST_BITS, MOST_GATHERED
 from tilewright.kernels.tile import View
 from tilewright.kernels.untuned.nhwc import each
 from tilewright.problem import Problem
@@ -22,7 +22,6 @@ NCHW = (PLANES, TURNED)  # ways to read nchw without such a kernel
 ANEW = (PLANES, TAPWISE)  # ways in which each step has a patch of its own
 MOST_COLUMNS = 1 << 30  # of a row of planes, so that positions in it fit 32 bits
 MOST_TURNED = 1 << 31  # numbers of x, whose positions threads keep in 32 bits
-MOST_BITS = 15  # rows or columns of a filter: a thread that gathers keeps a bit for each
 
 
 def ways(pr: Problem) -> tuple[int, ...]:

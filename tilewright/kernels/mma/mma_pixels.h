@@ -3,8 +3,7 @@
 //   AS_IS, COPIED   a chunk is EACH channels of a tap of a pixel, CC chunks a tap; a thread takes one chunk column of
 //                   several pixels, and keeps where each begins
 //   GATHERED        a thread gathers all chunks of its pixels
-// Padding, and pixels past the last one, are zeros: `taps` has a bit for each row r (r) and column s (16 + s) of
-// the filter that meets the image; where nothing is padded one bit for all of them.
+// Padding, and pixels past the last one, are zeros: `met` says which taps of the filter lie in the image (taps.h).
 
 #define X_BYTES (PB * ROW_BYTES)          // of a stage
 #define ALL_CHUNKS (X_WAY == GATHERED ? (R * S * C + EACH - 1) / EACH : R * S * CC)
@@ -13,15 +12,14 @@
 #define X_CHANNELS (GROUPS_ * (X_WAY == GATHERED ? C : CC))  // of a pixel of the input, or chunks
 #define X_STEP_C (X_WAY != GATHERED || X_NHWC ? 1 : H * W)
 #define X_STEP_W (X_WAY != GATHERED || X_NHWC ? X_CHANNELS : 1)
-#define NO_TAP 0xffffffffu
+
+#include "taps.h"
 
 typedef struct {
     const GLOBAL unsigned char *x;
     offset_t at[X_COPIES];    // where the window of a pixel begins: chunks from x on, or numbers
-    unsigned taps[X_COPIES];  // which of its taps lie in the image
+    Met met[X_COPIES];        // which of its taps lie in the image
 } InputSource;
-
-INLINE unsigned tap_bits(int r, int s) { return PADDED ? 1u << r | 1u << (16 + s) : 1u; }
 
 // The pixel of copy j of this thread, in the tile: a thread copies one chunk column, or gathers whole rows.
 INLINE int copy_row(int j) {
@@ -36,12 +34,8 @@ INLINE InputSource find_input(const GLOBAL x_t *x, Place at) {
         int px = at.q0 + copy_pixel(copy_row(j)), n = N == 1 ? 0 : px / (P * Q), column = P * N == 1 ? px : px % Q;
         int h = px / Q % P * STR_H - PAD_T, v = column * STR_W - PAD_L, group = at.group * (X_WAY == GATHERED ? C : CC);
         from.at[j] = n * ((offset_t)H * W * X_CHANNELS) + (h * W + v) * (offset_t)X_STEP_W + group * (offset_t)X_STEP_C;
-        from.taps[j] = PADDED ? 0 : 1u;
-        if (PADDED) {
-            UNROLL for (int r = 0; r < R; r++) from.taps[j] |= (unsigned)((unsigned)(h + r * DIL_H) < H) << r;
-            UNROLL for (int s = 0; s < S; s++) from.taps[j] |= (unsigned)((unsigned)(v + s * DIL_W) < W) << (16 + s);
-        }
-        if (PIXELS % PB && px >= PIXELS) from.taps[j] = 0;
+        from.met[j] = met_at(h, v);
+        if (PIXELS % PB && px >= PIXELS) from.met[j] = met_never();
     }
     return from;
 }
@@ -58,9 +52,9 @@ INLINE void stage_x(shared_t to, const InputSource *from, int step, int last) {
             unsigned words[4] = {0, 0, 0, 0};
             UNROLL for (int e = 0; e < EACH; e++) {
                 int i = (step * CHUNKS + chunk) * EACH + e, r = i / C / S, s = i / C % S;
-                unsigned need = i < R * S * C ? tap_bits(r, s) : NO_TAP;
+                unsigned need = i < R * S * C ? tap_of(r, s) : NO_TAP;
                 offset_t off = (offset_t)(r * DIL_H * W + s * DIL_W) * X_STEP_W + (offset_t)(i % C) * X_STEP_C;
-                unsigned bits = (from->taps[j] & need) == need ? x[from->at[j] + off] : 0;
+                unsigned bits = meets(from->met[j], need) ? x[from->at[j] + off] : 0;
                 words[e * 4 / EACH] |= (EACH == 16 ? bits & 0xff : bits) << (e * (128 / EACH) % 32);
             }
             write16(to + row * ROW_BYTES + (chunk ^ SWIZZLE(row)) * 16, words);
@@ -73,10 +67,10 @@ INLINE void stage_x(shared_t to, const InputSource *from, int step, int last) {
     const int column = THREAD(0) % CHUNKS, chunk = step * CHUNKS + column;
     const int run = RUN == CHUNKS ? step : chunk / RUN, tap = run % (R * S), r = tap / S, s = tap % S;
     const int c = run / (R * S) * RUN + (RUN == CHUNKS ? column : chunk % RUN);
-    unsigned need = ALL_CHUNKS % CHUNKS == 0 || chunk < ALL_CHUNKS ? tap_bits(r, s) : NO_TAP;
+    unsigned need = ALL_CHUNKS % CHUNKS == 0 || chunk < ALL_CHUNKS ? tap_of(r, s) : NO_TAP;
     const GLOBAL unsigned char *x = from->x + (offset_t)((r * DIL_H * W + s * DIL_W) * X_CHANNELS + c) * 16;
     UNROLL for (int j = 0; j < X_COPIES; j++) {
-        int row = copy_row(j), keep = (from->taps[j] & need) == need;
+        int row = copy_row(j), keep = meets(from->met[j], need);
         if (PB % ROWS_APART && row >= PB) continue;
         shared_t place = to + row * ROW_BYTES + (column ^ SWIZZLE(row)) * 16;
         if (X_L1) copy16_cached(place, x + from->at[j] * 16, keep);

@@ -7,7 +7,7 @@ from tilewright.device import Device
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.fold import folded, of_layer
-from tilewright.kernels.limits import blocks_param, no_tensor_cores
+from tilewright.kernels.limits import blocks_param, no_tensor_cores, too_wide
 from tilewright.kernels.mma.rules import RULES
 from tilewright.kernels.mma.tile import (
     AS_IS,
@@ -47,7 +47,6 @@ from tilewright.kernels.untuned.nhwc import copied_bytes, copied_first, copy_of,
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 
-MOST_FILTER = 15  # filter rows or columns of a padded layer: a thread keeps a bit for each, in one register
 FEWEST = 8  # channels of a group, if there are several groups
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 24, 32)
 
@@ -70,9 +69,7 @@ class Mma(Family):
             return reason
         if reason := no_tensor_cores(device):
             return reason
-        if any(pr.pad) and max(pr.r, pr.s) > MOST_FILTER:
-            return f"the filter has more than {MOST_FILTER} rows or columns, and the input is padded"
-        if reason := too_many(pr) or too_few(pr):
+        if reason := too_many(pr) or too_wide(pr) or too_few(pr):
             return reason
         if pr.groups > 1 and min(pr.cg, pr.kg) < FEWEST:
             return f"groups of fewer than {FEWEST} channels leave most of a product empty"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import ceil_div
 from tilewright.kernels.family import Values
-from tilewright.kernels.limits import MOST_GATHERED
+from tilewright.kernels.limits import MOST_GATHERED, tap_words
 from tilewright.kernels.products import E4M3, PLAIN, TF32, THREE
 from tilewright.kernels.tile import ProductTiling
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -128,4 +128,5 @@ def registers(pr: Problem, cf: Values) -> int:
         gathers += 4 * (cf["mt"] + cf["nt"]) + 32 + (32 if cf["x"] == GATHERED else 0)
     elif product == E4M3:
         gathers += 2 * cf["mt"] * cf["nt"] + 16
-    return 8 * cf["mt"] * cf["nt"] + 4 * cf["fd"] * (cf["mt"] + cf["nt"]) + 2 * copies(pr, cf) + gathers + 42
+    places = (1 + tap_words(pr)) * copies(pr, cf)
+    return 8 * cf["mt"] * cf["nt"] + 4 * cf["fd"] * (cf["mt"] + cf["nt"]) + places + gathers + 42
