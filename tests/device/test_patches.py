@@ -1,4 +1,4 @@
-"""Filters that do not overlap along a row, as fewer columns of more channels (kernels/fold.py)."""
+"""Filters that step by whole folds of columns, as fewer columns of more channels (kernels/fold.py)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,30 @@ FOLDED = (
     "n2c8h4w18k20r4s9u4x9-f8-nhwc",
     "n1c8h8w16k20r8s8u8-f8+bias",
 )
+OVERLAPPING = (  # the columns of a fold
+    ("n2c1h1w48k20r1s16u1x4-f16+bias", 4),  # one channel: nchw is nhwc
+    ("n1c1h3w40k18r2s10p1x5u1x5-bf16-nhwc", 5),
+    ("n1c6h7w24k20r3s12p1x0u2x8-i8-nhwc+relu", 4),
+    ("n2c3h8w12k20r4s4u4p0x2-f16-nhwc+maxpool2", 2),
+    ("n1c16h5w18k24r3s6p1.1.2.4u1x2-f8-nhwc2nchw", 2),
+    ("n2c1h1w96k20r1s32u1x8-tf32-nchw2nhwc+add", 8),
+    ("n1c2h1w800k24r1s320p0x80u1x80-accurate-nhwc+bias", 80),
+    ("n2c1h1w96k20r1s32u1x8-f32+bias", 8),
+    ("n1c1h3w60k18r2s10p1x5u1x5-f32-nchw2nhwc+relu", 5),
+    ("n2c6h7w24k20r3s12p1x4u2x8-f32-nhwc+add", 4),
+    ("n1c12h4w36k24r2s4p0x2u2x2-f32-nhwc+maxpool2", 2),
+    ("n2c3h8w12k20r4s4u4-f32-nhwc+bias", 4),
+)
 AS_THEY_ARE = (
     "n1c3h8w13k20r4s4u4-f16-nhwc",  # a row ends inside a patch
-    "n1c3h8w12k20r4s4u4p0x2-f16-nhwc",
     "n1c8h8w12k16r4s4u4g2-f16-nhwc",
     "n1c3h8w12k20r4s4u4-f16",  # few numbers, gathered without a copy
     "n1c12h14w10k40r7s5u7x5-accurate",  # the fallback reads x as it is
     "n1c64h1w4k20r1s4u1x4-f16",  # one pixel: channels that would be in another order
     "n1c8h8w12k16r4s4u3-f16-nhwc",
+    "n1c64h8w12k16r4s4u2-f16",  # nchw: a copy pays where columns do not overlap
+    "n1c64h8w12k16r4s4u2p1-f16-nhwc",
+    "n1c64h8w12k16r1s4d2u1x2-f16-nhwc",
 )
 
 
@@ -48,6 +64,23 @@ def test_patches_are_right(text: str, name: str, device: str, runtime: Runtime) 
         assert name == "hopper" and problem.requantised, reason
         return
     assert kind.inner(problem, runtime.device).c == problem.c * problem.s
+    for shift, config in enumerate(_configs(kind, problem, runtime)):
+        agrees(Plan.make(runtime, problem, config), shift=4 * shift)
+
+
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
+@pytest.mark.parametrize(
+    ("text", "fold", "name"),
+    [
+        (text, fold, name)
+        for text, fold in OVERLAPPING
+        for name in (("gemm",) if Problem.parse(text).precision == "f32" else ("mma", "hopper"))
+    ],
+)
+def test_folds_that_overlap_are_right(text: str, fold: int, name: str, device: str, runtime: Runtime) -> None:
+    problem, kind = Problem.parse(text), family_of(name)
+    inner = kind.inner(problem, runtime.device)
+    assert (inner.c, inner.s, inner.q) == (problem.c * fold, problem.s // fold, problem.q)
     for shift, config in enumerate(_configs(kind, problem, runtime)):
         agrees(Plan.make(runtime, problem, config), shift=4 * shift)
 

@@ -1,52 +1,70 @@
-"""Folds columns into channels, if filters do not overlap along a row and there is no padding along it.
+"""Folds columns into channels, where a filter's columns and its steps along a row are whole folds.
 
-In nhwc a row of W pixels of C channels is, byte for byte, also a row of W / S pixels of S * C channels. If a
-filter of S columns has stride S, each output depends on one such pixel per row: the layer has a filter of a
-single column. So a vision transformer's first layer, patches of 16 x 16 pixels of 3 channels, has 48
-channels and a 16 x 1 filter: whole vectors to load, and enough channels for tensor cores. In nchw the kernel
-that copies x to nhwc also folds it.
+In nhwc a row of W pixels of C channels is, byte for byte, also a row of W / F pixels of F * C channels. So a
+layer whose filter has S columns, whose stride is U and whose padding L and R columns is also one of F times
+as many channels with S / F columns, stride U / F and padding L / F and R / F, if F divides them all: it
+multiplies the same pairs of numbers, and has whole vectors to load and enough channels for tensor cores.
 
-The filter is packed with its columns as channels: channel s * C + c is column s of channel c (FOLD in
-untuned/filter.h).
+    a vision transformer's patches, 16 x 16 of 3 channels       F = 16   16 x 1 of 48 channels, stride 16 x 1
+    a Fourier transform, 1024 samples every 256, of 1 channel   F = 256  1 x 4 of 256 channels, stride 1
+
+In nchw with several channels the kernel that copies x to nhwc also folds it; there only filters whose columns
+do not overlap are folded. The filter is packed with its columns as channels: channel j * C + c of column s is
+column s * F + j of channel c (FOLD in untuned/filter.h).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 
 from tilewright.kernels.blueprint import Blueprint
 from tilewright.kernels.limits import MOST_GATHERED
 from tilewright.problem import Problem
 
 
-def folds(pr: Problem) -> bool:
-    """Whether the filter's columns do not overlap and make up whole rows.
+def fold_of(pr: Problem, copied: bool = True) -> int:
+    """Columns that become channels of one; 1 if none do.
 
-    In nchw folding needs a copy of x. So it is not done if numbers are few, which are gathered without a
-    copy, in accurate, where a fallback reads x again, and for an image of one pixel, which is not copied.
+    Args:
+        pr: the layer.
+        copied: whether a copy of x may fold it. It is not made if numbers are few, which are gathered without
+            it, in accurate, where a fallback reads x again, and for an image of one pixel.
     """
-    apart = pr.stride[1] == pr.s > 1 and pr.dilation[1] == 1 and pr.pad[2:] == (0, 0)
-    copied = pr.math != "accurate" and pr.cg * pr.r * pr.s > MOST_GATHERED and pr.h * pr.w > pr.s
-    return apart and pr.w % pr.s == 0 and pr.groups == 1 and (pr.layout_in == "nhwc" or copied)
+    if pr.groups > 1 or pr.dilation[1] > 1:
+        return 1
+    found = gcd(pr.s, pr.stride[1], pr.w, *pr.pad[2:])
+    if pr.layout_in == "nhwc" or pr.c == 1:
+        return found
+    apart = found == pr.s == pr.stride[1] and not any(pr.pad[2:])
+    many = pr.math != "accurate" and pr.cg * pr.r * pr.s > MOST_GATHERED and pr.h * pr.w > pr.s
+    return found if copied and apart and many else 1
 
 
-def folded(pr: Problem) -> Problem:
-    """Return the layer with the filter's columns as channels; the layer itself if it cannot be folded."""
-    if not folds(pr):
+def folded(pr: Problem, copied: bool = True) -> Problem:
+    """Return the layer with columns as channels; the layer itself if it cannot be folded."""
+    fold = fold_of(pr, copied)
+    if fold == 1:
         return pr
-    return replace(pr, c=pr.c * pr.s, w=pr.w // pr.s, s=1, stride=(pr.stride[0], 1))
+    (left, right), (up, across) = pr.pad[2:], pr.stride
+    return replace(
+        pr, c=pr.c * fold, w=pr.w // fold, s=pr.s // fold, stride=(up, across // fold),
+        pad=(*pr.pad[:2], left // fold, right // fold), layout_in="nhwc" if pr.c == 1 else pr.layout_in,
+    )  # fmt: skip
 
 
-def of_layer(blueprint: Blueprint, pr: Problem) -> Blueprint:
+def of_layer(blueprint: Blueprint, pr: Problem, copied: bool = True) -> Blueprint:
     """Return the blueprint of a folded layer for arrays of the layer: packing or copying folds them."""
-    inner = folded(pr)
+    inner = folded(pr, copied)
     if inner is pr:
         return blueprint
-    fold = (("FOLD", pr.s),)
-    copies = pr.layout_in == "nchw"
+    columns = pr.s // inner.s
+    fold = (("FOLD", columns),)
     parts = tuple(
-        replace(one, defines=(*one.defines, *fold)) if copies and one.source == "nhwc.cu" else one
+        replace(one, defines=(*one.defines, *fold))
+        if inner.layout_in == "nchw" and one.source == "nhwc.cu" else one
         for one in blueprint.parts
-    )
-    pack = (*(blueprint.pack or ()), *fold, ("CG", inner.cg), ("SIZE_S", 1))
-    return replace(blueprint, parts=parts, pack=pack)
+    )  # fmt: skip
+    pack = (*(blueprint.pack or ()), *fold, ("CG", inner.cg), ("SIZE_S", inner.s))
+    said = f"\nS is {inner.s}: channel j * {pr.cg} + c of column s is column s * {columns} + j of channel c."
+    return replace(blueprint, parts=parts, pack=pack, packing=blueprint.packing and blueprint.packing + said)

@@ -50,6 +50,10 @@ class Im2col(Gemm):
             return f"the columns take {column_bytes(problem) / 2**30:.1f} GiB, more than {MOST_BYTES >> 30}"
         return refused(problem, device)
 
+    def inner(self, problem: Problem, device: Device) -> Problem:
+        """The problem: its columns are written tap by tap."""
+        return problem
+
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the launch of im2col, then those of the product."""
         inner = blueprint(problem, self.product(problem), device, config.values, aligned)

@@ -15,6 +15,7 @@ from functools import cache
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.gemm.product import (
     GemmTiling,
     Product,
@@ -71,15 +72,19 @@ class Gemm(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support a GPU, and groups of 4 or more filters if these have several taps."""
-        if reason := super().refuses(problem, device) or too_wide(problem):
+        if reason := super().refuses(problem, device) or too_wide(self.inner(problem, device)):
             return reason
         if problem.kg < FEWEST and not is_product(problem):
             return f"a group has {problem.kg} filters: a thread computes {FEWEST} at least"
         return refused(problem, device)
 
+    def inner(self, problem: Problem, device: Device) -> Problem:
+        """The problem with columns turned into channels, if it lies in memory like that (fold.py)."""
+        return folded(problem, copied=False)
+
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Return the tunables, outermost choice first."""
-        pd = self.product(problem)
+        pd = self.product(self.inner(problem, device))
         quads = pd.x_nhwc and pd.c % 4 == 0 and not pd.flat
         return (
             Param("tk", (1, 2, 3, 4), "pieces of 4 output channels a thread"),
@@ -107,16 +112,19 @@ class Gemm(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the launch, or two if a second pass adds up the shares."""
-        return blueprint(problem, self.product(problem), device, config.values, aligned)
+        inner = self.inner(problem, device)
+        found = blueprint(inner, self.product(inner), device, config.values, aligned)
+        return of_layer(found, problem, copied=False)
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""
-        return work_of(problem, self.product(problem), device, config.values)
+        inner = self.inner(problem, device)
+        return work_of(inner, self.product(inner), device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Length of the longest chain of adds: a block's longest share of C, then the shares in turn."""
         cf = config.values
-        steps = tiling_of(self.product(problem), cf).steps
+        steps = tiling_of(self.product(self.inner(problem, device)), cf).steps
         shares = steps if cf["stream"] else cf["sg"]
         return ceil_div(steps, cf["sg"]) * cf["cs"] // cf["sb"] + cf["sb"] + shares
 

@@ -60,7 +60,7 @@ class Hopper(Family):
         return None
 
     def inner(self, problem: Problem, device: Device) -> Problem:
-        """The problem with columns turned into channels if they do not overlap (fold.py)."""
+        """The problem with columns turned into channels, where these are whole folds (fold.py)."""
         return folded(problem)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:

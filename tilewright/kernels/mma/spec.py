@@ -76,7 +76,7 @@ class Mma(Family):
         return None
 
     def inner(self, problem: Problem, device: Device) -> Problem:
-        """The problem with columns turned into channels if they do not overlap (fold.py)."""
+        """The problem with columns turned into channels, where these are whole folds (fold.py)."""
         return folded(problem)
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:

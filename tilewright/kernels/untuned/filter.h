@@ -3,8 +3,8 @@
 // PACK_ORDER (of packers that include swizzle.h): FILTER_OF(row), which output channel of a tile a row of it is.
 // 0: as they are; 1: in the order of COLUMN; 2: of PAIR.
 //
-// FOLD > 1 (fold.py): the layer is computed as one whose filter has a single column; CG counts its channels, FOLD of
-// them, a column each, for one of the filter's: c = column * (CG / FOLD) + the filter's channel; rs is a row.
+// FOLD > 1 (fold.py): the layer is computed as one with FOLD columns of the filter as channels of one; CG and SIZE_S
+// count its channels and columns, and c = j * (CG / FOLD) + the filter's channel, of the filter's column s * FOLD + j.
 
 #ifndef FOLD
 #define FOLD 1

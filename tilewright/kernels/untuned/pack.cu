@@ -13,6 +13,7 @@
 // So a block reads PACK_K neighbouring filters as one line. Example: K = 100, PACK_K = 64: 2 tiles,
 // the second with 36 filters and 28 columns of zeros. C = 10 of i8: 3 words, the last with 2 zeros.
 
+#include "filter.h"
 #include "loop.h"
 #include "types.h"
 
@@ -108,7 +109,7 @@ INLINE void column(GLOBAL acc_t *packed, const GLOBAL in_t *w, int has, int grou
         for (int j = 0; j < 4 && 4 * c + j < CG && has; j++)
             word |= (int)((unsigned)(unsigned char)w[j * TAPS + rs] << 8 * j);
 #else
-        if (has) word = in_load(w + rs);
+        if (has) word = in_load(w + rs * FOLD);
 #endif
         packed[place(group, tile, c, rs, i)] = word;
     }
@@ -125,7 +126,7 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL acc_t *RESTRICT packed) {
         const int first = CHUNKED ? 0 : item % SIDE_BY_SIDE, end = CHUNKED ? PACK_K : first + 1;
         for (int i = first; i < end; i++) {
             const int k = tile * PACK_K + i, has = k < KG && channel < CG;
-            const offset_t from = has ? ((offset_t)(group * KG + k) * CG + channel) * TAPS : 0;
+            const offset_t from = has ? (offset_t)(group * KG + k) * CG * TAPS + FILTER_AT(channel, 0) : 0;
             column(packed, w + from, has, group, tile, c, i);
         }
     }
