@@ -144,6 +144,13 @@ def _few_copies(pd: Product, tiling: GemmTiling) -> bool:
     return max(kept, tiling.x_copies) <= MOST_COPIES
 
 
+def _with_taps(pd: Product, cf: Values) -> int:
+    """Registers, with those for the taps of a wide filter that meet the image at each place."""
+    if pd.tap_words < 2:
+        return registers(cf)
+    return registers(cf) + pd.tap_words * kept_places(pd, tiling_of(pd, cf | dict(stages=2)))
+
+
 def _shares_out(pd: Product, device: Device, cf: Values) -> bool:
     """Whether a stream has steps for all blocks, not whole tiles, and (REST) full waves before the rest."""
     tiling = tiling_of(pd, cf | dict(stages=2))
@@ -188,6 +195,8 @@ def rules_of(product: Callable[[Problem], Product]) -> tuple[Rule, ...]:
             product(problem), tiling_of(product(problem), cf | dict(stages=2))),
             "a thread keeps the places of at most 16 copies in registers, of 8 if their taps may be padding",
             needs="tk v tp lk wk wp sb fd cv cs"),
+        registers_rule(lambda problem, cf: _with_taps(product(problem), cf), threads,
+                       "tk v tp lk wk wp sb mb fd cv cs", "wide_taps"),
         shared_rule(lambda problem, cf: _most_shared(product(problem), cf),
                     "tk v tp lk wk wp sb mb fd cv cs stages"),
         Rule("in_flight", lambda problem, cs, stages: cs * (stages - 2) < max(product(problem).length, 1),

@@ -58,7 +58,7 @@ def work_of(pr: Problem, pd: Product, device: Device, cf: Values) -> GpuWork:
     words = (tiling.kt + tiling.pt) * channels * HIDDEN[cf["fd"]]
     staged = cf["cs"] * (tiling.kb + tiling.pb)  # words of a step
     copies = cf["cs"] * tiling.kb / 4 / tiling.threads + tiling.x_copies
-    finding = FINDING * (tiling.x_copies if pd.flat else kept_places(pd, tiling)) if pd.tapped else 0.0
+    finding = FINDING * pd.tap_words * (tiling.x_copies if pd.flat else kept_places(pd, tiling))
     loads = cf["tk"] * max(1.0, cf["lk"] / 8) + tiling.pt * max(1.0, 1.0 / cf["lk"]) / 4
     waves = tiling.threads / 32 * channels * loads
     meeting = 3.0 * tiling.kt * tiling.pt if cf["sb"] > 1 else 0.0
