@@ -53,7 +53,7 @@ def test_the_columns_of_a_layer_are_one_product() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     (
-        ("n1c64h40w40k64r17s3-f32", "17 x 3 taps, more than 16 along a side"),
+        ("n1c4h1w99999k64r1s65536p0x1-f32", "more than 65,535 rows"),
         ("n1c64h40w40k64r3s3p1g32-f32", "2 filters: a thread computes 4 at least"),
         ("n1c64h40w40k2r1s1p1-f32", "2 filters"),
         ("n0c64h40w40k64r3s3-f32", "the batch is empty"),

@@ -28,6 +28,7 @@ WIDE = Problem.parse("n1c336h28w28k336r3s3p1g7-bf16-nhwc")
         ("n1c8h56w56k8r3s3p1-f16-nhwc", "several groups"),
         ("n1c24h56w56k24r3s3p1g4-f16-nhwc", "do not fill 16 bytes"),  # 6 channels
         ("n1c16h56w56k8r3s3p1g2-f16-nhwc", "and eights with outputs"),  # 8 to 4
+        ("n16c180h28w28k180r1s1g3-f16-nhwc", "do not fill 16 bytes"),  # 60 channels: more than a piece
         ("n1c20h56w56k20r3s3p1g5-f16-nhwc", "do not fill 16 bytes"),  # pairs of groups of 4, and one left
         ("n1c256h56w56k256r3s3p1g4-f16-nhwc", "more than 64 registers"),
         ("n1c64h128w128k64r3s3p60d60g8-f16-nhwc", "fills the shared memory"),

@@ -323,7 +323,6 @@ def test_a_product_takes_as_long_of_any_kind() -> None:
         ("n1c64h56w56k64r3s3p1-f32-nhwc", "not f32"),
         ("n1c7h56w56k64r3s3p1-accurate-nhwc", "fewer than 64 products are more accurate in f32"),
         ("n1c12h56w56k64r3s3p1g4-tf32-nhwc", "fewer than 8 channels"),
-        ("n1c64h60w40k64r33s3-f16-nhwc", "more than 32 rows"),
         ("n1c12h56w56k64r3s3p1g4-f16-nhwc", "fewer than 8 channels"),
     ],
 )

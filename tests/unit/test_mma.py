@@ -39,7 +39,7 @@ def _us(problem: Problem, **change: int) -> float:
     ("text", "why"),
     [
         ("n1c64h8w8k64r3s3p1-f32", "not f32"),
-        ("n1c64h40w40k64r17s3p1-f16", "more than 15 rows"),
+        ("n1c64h1w99999k64r1s65536p0x1-f16", "more than 65,535 rows"),
         ("n1c64h8w8k64r3s3p1g64-f16", "fewer than 8 channels"),
         ("n1c64h8w8k64r3s3p1g64-tf32", "fewer than 8 channels"),
         ("n1c64h8w8k64r3s3p1-f64", "not f64"),

@@ -25,7 +25,7 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
 WAVEFRONT = 0.6  # relative to the model's cycles, fitted to loads with conflicts; ldmatrix has none
-COUNTED = 24.0  # instructions to count the taps of a wide filter that meet the image, by a count of them
+COUNTED = 24.0  # instructions to find the taps of a wide filter that meet the image (by counting them)
 COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
 # By PRODUCTS: m16n8 instructions of a piece, a thread's adds besides, instructions to prepare its fragments.
 _ISSUED = {PLAIN: (2, 0, 0), TF32: (2, 0, 4), THREE: (6, 16, 24), E4M3: (2, 8, 0)}
@@ -77,8 +77,10 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
 def _staging(pr: Problem, cf: Values, tiling: ProductTiling, steps: int) -> float:
     """Instructions of a thread that stage the input and the filter, in ``steps`` steps."""
     words = tap_words(pr)
-    first = tiling.x_copies * (20.0 + (3.0 * (pr.r + pr.s) if words == 1 else COUNTED))  # each pixel, and its taps
-    x_slots = tiling.x_copies * (cf["chunks"] * (4.0 * each(pr) + 3.0) if cf["x"] == GATHERED else 6.0 * words)
+    taps = 3.0 * (pr.r + pr.s) if words == 1 else COUNTED
+    first = tiling.x_copies * (20.0 + taps)  # where each pixel begins, and its taps
+    copying = cf["chunks"] * (4.0 * each(pr) + 3.0) if cf["x"] == GATHERED else 6.0 * words
+    x_slots = tiling.x_copies * copying
     filter_copies = ceil_div(tiling.kb * cf["chunks"], tiling.threads)
     return first + steps * (x_slots + 1.5 * filter_copies + 20.0)
 
