@@ -13,6 +13,7 @@ from tilewright.kernels.word import word_bytes
 from tilewright.problem import DTYPE_BYTES, Problem
 
 SUM_THREADS = 256
+ALONE = 2.0  # sectors that take as long as a number of 2 bytes stored by itself (12 layers, an H100)
 
 
 def may_combine(pr: Problem, shares: int, combine: int) -> bool:
@@ -100,6 +101,12 @@ def left_bytes(pr: Problem, combine: int) -> int:
 def stored_bytes(pr: Problem, combine: int) -> int:
     """Bytes in which a complete sum is stored: as an output, or for a second kernel."""
     return word_bytes(pr) if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
+
+
+def alone(pr: Problem, nbytes: int) -> bool:
+    """Whether sums of ``nbytes`` are stored one by one: of 2 bytes, in rows of nchw that begin at half words."""
+    plane = pr.y_p * pr.y_q
+    return nbytes == 2 and pr.layout_out == "nchw" and plane % 2 == 1 and plane > 1
 
 
 def partial_sums(pr: Problem, combine: int) -> tuple[Buffer, ...]:

@@ -19,6 +19,7 @@ from tilewright.kernels.mma.tile import (
     tiling_of,
 )
 from tilewright.kernels.products import E4M3, INSTRUCTION, PLAIN, TF32, THREE, in_word
+from tilewright.kernels.split_k import ALONE, alone
 from tilewright.kernels.tile import NONE, ProductTiling
 from tilewright.kernels.untuned.nhwc import copied_bytes
 from tilewright.kernels.work import GpuWork
@@ -60,7 +61,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         epilogue=40.0 + meeting + 8.0 * pieces * (4.0 if combine == NONE else 2.0) / cf["sb"],
         wavefronts=WAVEFRONT * ((4.0 * reads + singles) * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128),
         load_bytes=float(x_bytes * _missed(pr, device, cf, tiling) + w_bytes),
-        store_sectors=tiling.tile * out_bytes / min(32, run),
+        store_sectors=tiling.tile * (ALONE if alone(pr, out_bytes) else out_bytes / min(32, run)),
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
         cluster=cf["sc"], shares=cf["sg"], combine=combine,
         partial_bytes=0.0 if combine == NONE else 4.0 * tiling.tile * tiling.tiles * cf["sg"],

@@ -7,7 +7,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION, WORD
-from tilewright.kernels.split_k import left_bytes, stored_bytes
+from tilewright.kernels.split_k import ALONE, alone, left_bytes, stored_bytes
 from tilewright.kernels.stem.tile import loads, piece, registers, runs_of, tiling_of, w_registers
 from tilewright.kernels.tile import windows
 from tilewright.kernels.work import GpuWork
@@ -41,6 +41,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     filled = (x_bytes + tiling.w_bytes) * min(together, ceil_div(tiling.blocks, device.units))
     cached = min(pr.y_bytes, device.l2_bytes)  # bytes of y; the rest must go to memory meanwhile
     stored = tiling.run * out_bytes  # bytes that a thread stores at once
+    sectors = ALONE if alone(pr, out_bytes) else STORED * out_bytes / min(32, 4 * stored)  # of an output
     return GpuWork(
         blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),
         resident=together, fetch=FETCH + FILLED * filled / FETCH_BYTES,
@@ -52,7 +53,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=0.8 * (threads / 32) * (fetched * tiling.image.crowd + 4.0 * w_loads)
         + tiling.image.nbytes / 128,
         load_bytes=x_bytes + tiling.w_bytes,
-        store_sectors=STORED * outputs * out_bytes / min(32, 4 * stored),
+        store_sectors=outputs * sectors,
         dram_bytes=pr.x_bytes + pr.w_bytes + STORED * cached + (pr.y_bytes - cached),
         combine=combine, partial_bytes=left_bytes(pr, combine),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
