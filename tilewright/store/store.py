@@ -150,7 +150,7 @@ class Store:
 
         Raises:
             ProblemError: the problem string is malformed.
-            StoreError: the store cannot be written.
+            StoreError: the store cannot be written, or ``device_key`` is no key.
         """
         condition, values = where(problem, device_key)
         return self.database.use(
@@ -182,7 +182,7 @@ class Store:
 
         Raises:
             ProblemError: the problem string is malformed.
-            StoreError: the store cannot be read.
+            StoreError: the store cannot be read, or ``device_key`` is no key.
         """
         return self._best(str(as_problem(problem)), as_key(device_key), deterministic, sources)
 
@@ -239,7 +239,7 @@ class Store:
 
         Raises:
             ProblemError: the problem string is malformed.
-            StoreError: the store cannot be read.
+            StoreError: the store cannot be read, or ``device_key`` is no key.
         """
         condition, values = where(problem, device_key)
         condition += f" AND origin != '{IMPORTED}'" * measured
@@ -275,7 +275,7 @@ class Store:
 
         Raises:
             ProblemError: the problem string is malformed.
-            StoreError: the store cannot be read.
+            StoreError: the store cannot be read, or ``device_key`` is no key.
         """
         condition, values = where(problem, device_key)
         query = f"SELECT DISTINCT problem, device FROM records WHERE {condition} ORDER BY 2, 1"
