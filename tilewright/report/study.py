@@ -83,8 +83,8 @@ def _noisy(row: Mapping[str, Value]) -> bool:
 
 
 def _beats_floor(row: Mapping[str, Value]) -> bool:
-    share = row.get("of_floor")
-    return isinstance(share, float) and beats_floor(share / 100)
+    share = row.get("floor_share")
+    return isinstance(share, float) and beats_floor(share)
 
 
 def _some(names: list[str]) -> str:
@@ -105,8 +105,8 @@ def cell(column: Column, value: Value) -> str:
         return bytes_text(round(value))
     if column.unit == "x":
         return f"{value:.3g}x" if value < 100 else f"{value:.0f}x"
-    if column.key == "of_floor":
-        return floor_text(value / 100)
+    if column.key == "floor_share":
+        return floor_text(value)
     if column.unit == "%":
         return f"{value:.0f}%"
     return figure_text(value, 3)

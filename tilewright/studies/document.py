@@ -14,6 +14,7 @@ from tilewright.studies.study import Column, PartResult, Value
 
 FORMAT = "tilewright-study"
 MOST = sys.float_info.max
+PERCENT = "of_floor"  # of older documents: 100 times floor_share
 _ABOVE_0 = ("time_us", "speedup", "published_speedup", "best_us")  # on logarithmic axes in charts
 _DRAWN = {  # keys that a part's charts read from each row
     "ladder": ("step",), "sweep": ("step",), "bars": ("step", "problem"), "model": ("step", "problem"),
@@ -70,7 +71,7 @@ def load(path: Path) -> StudyResult:
 
 def parse(found: Any) -> StudyResult:
     """Parse a document. In an older one, parts are complete, have its date and commit, and call their chart
-    ``kind``.
+    ``kind``; rows have ``floor_share`` in percent, as ``of_floor``.
 
     Raises:
         StoreError: names what is missing or of the wrong type.
@@ -90,11 +91,22 @@ def _part(f: Fields, date: str, commit: str) -> PartResult:
     chart = f.string("chart" if "chart" in f.data else "kind")
     return PartResult(
         f.string("title"), chart, f.string("note"),
-        columns=tuple(column.build(Column) for column in f.sections("columns")),
-        rows=tuple(_cells(row, _DRAWN.get(chart, ())) for row in f.sections("rows")),
+        columns=tuple(_column(column.build(Column)) for column in f.sections("columns")),
+        rows=tuple(_with_share(_cells(row, _DRAWN.get(chart, ()))) for row in f.sections("rows")),
         left=tuple(map(str, f.elements("left") if "left" in f.data else ())),
         date=f.string("date", date), commit=f.string("commit", commit),
     )  # fmt: skip
+
+
+def _column(found: Column) -> Column:
+    return Column("floor_share", found.title) if found.key == PERCENT else found
+
+
+def _with_share(row: dict[str, Value]) -> dict[str, Value]:
+    """Return a row with the share of the floor as a fraction, where an older document has it in percent."""
+    found = dict(row)
+    percent = found.pop(PERCENT, None)
+    return found | ({"floor_share": percent / 100} if isinstance(percent, int | float) else {})
 
 
 def _cells(f: Fields, drawn: tuple[str, ...]) -> dict[str, Value]:
