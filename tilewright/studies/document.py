@@ -37,6 +37,8 @@ class StudyResult:
         date: when it was last run, to the second.
         commit: of the code that ran it last.
         parts: the results of each part.
+        budget: of tuning each layer that has no fixed config: "20s"; empty: untuned; None: unknown, of an
+            older file.
     """
 
     name: str
@@ -48,6 +50,7 @@ class StudyResult:
     date: str
     commit: str
     parts: tuple[PartResult, ...]
+    budget: str | None = None
 
 
 def document(result: StudyResult) -> dict[str, Any]:
@@ -82,7 +85,10 @@ def parse(found: Any) -> StudyResult:
         f = Fields(found)
         texts = {name: f.string(name) for name in _TEXTS}
         parts = tuple(_part(part, texts["date"], texts["commit"]) for part in f.sections("parts"))
-        return StudyResult(**texts, quick=f.boolean("quick"), device=f.section("device").data, parts=parts)
+        budget = None if f.data.get("budget") is None else f.string("budget")
+        return StudyResult(
+            **texts, quick=f.boolean("quick"), device=f.section("device").data, parts=parts, budget=budget
+        )
     except StoreError as error:
         raise StoreError(f"a damaged results document of a study: {error}") from None
 
