@@ -21,7 +21,7 @@ from tilewright.kernels import family_of
 from tilewright.kernels.named import find
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement
-from tilewright.report.study import cell, duration, part_table, study_markdown
+from tilewright.report.study import bars, cell, duration, part_table, study_markdown
 from tilewright.report.table import BEATS_NOTE, NOISY_NOTE
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import Space
@@ -427,6 +427,13 @@ def test_what_beats_the_floor_is_marked() -> None:
     assert [row[1:] for row in shown.body] == [("132%‡", "150%"), ("100%", "150%")]
     assert shown.notes == (BEATS_NOTE,)
     assert part_table(PartResult("t", "ladder", "", columns, rows[1:])).notes == ()
+
+
+def test_the_longest_bar_of_each_layer_is_as_long_as_all_others() -> None:
+    times = [1.1 * n for n in range(1, 200)]
+    rows = tuple({"layer": f"L{us}", "step": step, "time_us": us} for us in times for step in "ab")
+    drawn = bars(PartResult("t", "ladder", "", (Column("layer", "layer"),), rows))
+    assert set(drawn) == {"█" * 24}
 
 
 def test_an_empty_part_is_shown() -> None:

@@ -136,7 +136,7 @@ def bars(part: PartResult) -> list[str]:
         longest[row.get("layer")] = max(longest.get(row.get("layer"), 0.0), _time(row))
     if not any(longest.values()):
         return []
-    lengths = [ceil(_BAR * _time(row) / (longest[row.get("layer")] or 1.0)) for row in part.rows]
+    lengths = [ceil(_BAR * (_time(row) / (longest[row.get("layer")] or 1.0))) for row in part.rows]
     return ["█" * length + " " * (_BAR - length) for length in lengths]
 
 
