@@ -50,6 +50,8 @@ def _marked(column: Column, row: Mapping[str, Value], unsure: Set[Value]) -> str
         column, row: which value.
         unsure: the layers whose baseline of speed-ups has a noisy time.
     """
+    if column.key == "ci95_us" and row.get("ci95_us") == row.get("time_us"):
+        return NONE  # too few runs
     noisy = _noisy(row) or column.key == "speedup" and row.get("layer") in unsure
     marked = column.key in ("time_us", "speedup") and row.get(column.key) is not None and noisy
     return cell(column, row.get(column.key)) + NOISY_MARK * marked
