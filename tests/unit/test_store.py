@@ -52,6 +52,14 @@ def test_a_store_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.M
     assert box.path == tmp_path / "first" / "mine.sqlite"
 
 
+def test_a_store_in_a_folder_that_is_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(StoreError, match="store mine.sqlite: the current folder is gone"):
+        Store("mine.sqlite")
+
+
 def test_best_is_the_fastest_that_is_right(path: Path) -> None:
     box = Store(path)
     assert best(box) is None

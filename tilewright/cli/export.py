@@ -72,8 +72,8 @@ def _folder(given: str) -> Path:
     if not given:
         raise options.OptionError("--to '': is empty; give a folder, or . for the current one")
     to = Path(given)
-    if outputs.is_stdout(to) or to.is_file():
-        what = "standard output" if outputs.is_stdout(to) else "a file"
+    if outputs.is_stdout(to) or to.exists() and not to.is_dir():
+        what = "standard output" if outputs.is_stdout(to) else "a file" if to.is_file() else "no folder"
         raise options.OptionError(f"--to {to}: is {what}; name a folder")
     outputs.check({"--to": to / "layer.h" if to.is_dir() else to})
     return to

@@ -87,7 +87,10 @@ class Store:
             must = "must be a plain file, e.g. in a temporary folder: no URI, and never in memory alone"
             raise StoreError(f"store {path}: {must}")
         given = Path(path) if path is not None else folder() / f"records-{SCHEMA}.sqlite"
-        self.path = given.absolute()  # the same file whatever folder the process goes to
+        try:
+            self.path = given.absolute()  # the same file whatever folder the process goes to
+        except OSError as error:
+            raise StoreError(f"store {given}: the current folder is gone ({error.strerror})") from None
         probe = f"SELECT {COLUMNS} FROM records LIMIT 1"
         self.database = Database(self.path, SCHEMA, TABLES, probe, timeout_s, own=path is None)
         self.uses_shipped = shipped
