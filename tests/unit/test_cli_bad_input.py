@@ -184,6 +184,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"bench {GOOD} --no-tune --again", ["--no-tune and --again", "give only one"]),
     (f"bench {GOOD} --no-tune --budget 3s", ["--no-tune and --budget", "give only one"]),
     (f"bench {GOOD} --no-tune --strategy model", ["--no-tune and --strategy", "give only one"]),
+    (f"export {GOOD} --to {{tmp}}/{'a' * 300} --device cpu", ["--to ", "aaa: File name too long"]),
     (f"export {GOOD} --to /dev/null --device cpu", ["--to /dev/null: is no folder; name a folder"]),
     (f"export {GOOD} --to {{tmp}}/e --arch sm_90 --device cpu", ["--arch and --device", "give only one"]),
     (f"tune {GOOD} --json {{tmp}}/empty.txt/x.json", ["--json", "empty.txt is no folder"]),
