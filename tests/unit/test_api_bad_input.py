@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -535,6 +536,29 @@ def test_wrong_tensors() -> None:
     with torch.no_grad():
         near(tw.conv2d(x, torch.nn.Parameter(w)).numpy(), expected("n2c4h7w9k6r3s2-f32", X, W))
     near(tw.conv2d(negative.resolve_neg(), w).numpy(), -expected("n2c4h7w9k6r3s2-f32", X, W))
+
+
+@pytest.mark.parametrize("how", [{}, {"tracing_mode": "fake"}, {"pre_dispatch": True}], ids=str)
+def test_what_records_tensors_would_lose_the_kernel(how: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    make_fx = importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx
+    x, w = torch.from_numpy(X), torch.from_numpy(W)
+    with pytest.raises(ArrayError, match="x: make_fx, or torch.export, .* within a torch.library.custom_op"):
+        make_fx(lambda one: tw.conv2d(one, w), **how)(x)
+
+
+def test_a_custom_op_of_pytorch_is_recorded() -> None:
+    torch = pytest.importorskip("torch")
+    make_fx = importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx
+    x, w = torch.from_numpy(X), torch.from_numpy(W)
+
+    def ours(one: Any) -> Any:
+        return tw.conv2d(one, w, stride=2)
+
+    schema = "(Tensor one) -> Tensor"
+    op = torch.library.custom_op("tilewright_test::ours", ours, mutates_args=(), schema=schema)
+    recorded = make_fx(lambda one: 2 * op(one))(x)
+    near(recorded(-x).numpy(), -2 * expected("n2c4h7w9k6r3s2u2-f32", X, W))
 
 
 def test_a_tangent_is_not_lost_unsaid() -> None:

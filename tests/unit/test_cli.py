@@ -195,6 +195,11 @@ def test_run_marks_a_noisy_time() -> None:
     assert told.endswith("~ the host took 23% of the CPU's time while this was measured")
 
 
+def test_run_tells_no_interval_of_too_few_runs() -> None:
+    facts = {"cold_us": 4e6, "ci95_us": 4e6, "workspace_bytes": 8, "noisy": True, "stolen": 0.0, "note": ""}
+    assert "cold us          4000000~\n± us             –\n" in as_text(run._table(facts))
+
+
 def test_cache_round_trip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -201,10 +201,10 @@ def test_a_family_that_the_model_does_not_know() -> None:
     said = dict(sections(replace(subject(HISTORY), estimate=None)))
     assert said["model_sees"] == {}
     assert "predicted_us" not in said["predicted_against_measured"]
-    assert said["predicted_against_measured"]["floor_over_measured"] == pytest.approx(0.676, rel=0.01)
+    assert said["predicted_against_measured"]["floor_share"] == pytest.approx(0.676, rel=0.01)
     guessed = replace(DEVICE, rates=replace(DEVICE.rates, source="default"))
     said = dict(sections(replace(subject(HISTORY), device=guessed)))
-    assert "floor_over_measured" not in said["predicted_against_measured"]
+    assert "floor_share" not in said["predicted_against_measured"]
 
 
 def test_best_records_are_the_newest_correct_of_each_config() -> None:

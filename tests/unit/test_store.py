@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from store_samples import DEVICE, GOOD, H100, KERNELS, LAYER, best, families, path, record
 
+from tilewright.device import for_architecture
 from tilewright.errors import ProblemError, StoreError
 from tilewright.plans.provenance import Basis
 from tilewright.problem import Problem
@@ -23,6 +24,7 @@ from tilewright.tuning.hints import likely
 
 __all__ = ["families", "path"]  # fixtures
 SIZES = LAYER.removesuffix("-f32")
+OTHER = for_architecture("sm_80").key
 
 
 def test_a_record_comes_back_as_it_was(path: Path) -> None:
@@ -35,7 +37,7 @@ def test_a_record_comes_back_as_it_was(path: Path) -> None:
     for one in told:
         box.add(one)
     assert Store(path).records() == told
-    assert box.records(LAYER, H100) == told and box.records(LAYER, "other") == []
+    assert box.records(LAYER, H100) == told and box.records(LAYER, OTHER) == []
     assert box.records(Problem.parse(LAYER)) == told
 
 
@@ -48,6 +50,14 @@ def test_a_store_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path / "second")
     assert box.records() == [record()] and not (tmp_path / "second" / "mine.sqlite").exists()
     assert box.path == tmp_path / "first" / "mine.sqlite"
+
+
+def test_a_store_in_a_folder_that_is_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(StoreError, match="store mine.sqlite: the current folder is gone"):
+        Store("mine.sqlite")
 
 
 def test_best_is_the_fastest_that_is_right(path: Path) -> None:
@@ -263,7 +273,7 @@ def test_clear_and_info(path: Path) -> None:
     facts = box.info()
     assert (facts.records, facts.correct, facts.problems, facts.devices) == (3, 2, 2, (H100,))
     assert facts.path == str(path) and facts.nbytes > 0 and facts.set_aside == ()
-    assert box.clear(LAYER) == 2 and box.clear(device_key="other") == 0 and box.clear() == 1
+    assert box.clear(LAYER) == 2 and box.clear(device_key=OTHER) == 0 and box.clear() == 1
     assert box.info().records == 0
 
 
@@ -286,11 +296,14 @@ def test_a_mistake_in_a_layer_is_no_empty_answer(path: Path) -> None:
         Store(path).best("n1c8h6", H100)
 
 
-def test_a_device_in_place_of_its_key_is_no_empty_answer(path: Path) -> None:
+def test_a_device_or_its_name_in_place_of_its_key_is_no_empty_answer(path: Path) -> None:
     box = Store(path)
     for ask in (box.records, box.clear, box.export_json, box.best):
         with pytest.raises(StoreError, match="device_key: a Device was given; must be the key of a Device"):
             ask(LAYER, DEVICE)  # type: ignore[operator]
+        for name in ("cpu", "cuda:0", "H100", DEVICE.name, ""):
+            with pytest.raises(StoreError, match=f"device_key '{name}': must be the key of a Device; Store"):
+                ask(LAYER, name)  # type: ignore[operator]
 
 
 def test_how_far_a_record_came_is_kept_as_it_always_was(path: Path) -> None:

@@ -7,6 +7,8 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,11 +16,12 @@ from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.cli import main
 from tilewright.device import for_architecture
 from tilewright.errors import ConfigError, ProblemError, RunError
+from tilewright.floor import floor_us
 from tilewright.kernels import family_of
 from tilewright.kernels.named import find
 from tilewright.problem import Problem
-from tilewright.record import Check
-from tilewright.report.study import cell, duration, part_table, study_markdown
+from tilewright.record import Check, Measurement
+from tilewright.report.study import bars, cell, duration, part_table, study_markdown
 from tilewright.report.table import BEATS_NOTE, NOISY_NOTE
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import Space
@@ -26,7 +29,7 @@ from tilewright.store import Store
 from tilewright.studies import steps, study_run
 from tilewright.studies.document import document as document_of
 from tilewright.studies.document import load, parse
-from tilewright.studies.lab import Lab, pinned
+from tilewright.studies.lab import Entry, Lab, pinned
 from tilewright.studies.memory import formula_bytes
 from tilewright.studies.published import FOLDER, table
 from tilewright.studies.study import (
@@ -348,6 +351,25 @@ def test_documents_round_trip(tmp_path: Path) -> None:
     assert main(["report", str(sample), "--markdown", str(tmp_path / "x.md")]) == 0
 
 
+def test_the_share_of_the_floor_is_a_fraction_also_of_an_older_file() -> None:
+    older = json.loads((Path(__file__).parent / "study_sample.json").read_text())
+    was = older["parts"][0]["rows"][0]
+    part = document_of(parse(older))["parts"][0]
+    (first, *_), columns = part["rows"], {column["key"]: column for column in part["columns"]}
+    assert "of_floor" not in first | columns and was["of_floor"] == pytest.approx(2.277, abs=0.001)
+    assert first["floor_share"] == pytest.approx(was["floor_us"] / was["time_us"], rel=1e-4)
+    assert columns["floor_share"] == {"key": "floor_share", "title": "of floor", "unit": ""}
+    assert "| 2% |" in study_markdown(parse(older)) and "of_floor" in was, "the file's own rows stay"
+
+
+def test_the_share_of_the_floor_is_written_as_a_fraction() -> None:
+    device = replace(H100, rates=replace(H100.rates, source="calibrated"))
+    there: Any = SimpleNamespace(device=device)
+    entry = Entry(Problem.parse(SMALL.problem), there, run=pytest.fail)
+    row = steps._measured(entry, Measurement(4 * floor_us(entry.problem, device), 0.1, 9))
+    assert row["floor_share"] == pytest.approx(0.25)
+
+
 def test_cells() -> None:
     values = [("us", 1234.0), ("x", 2.345), ("%", 45.6), ("bytes", 2048.0)]
     values += [("", 12345.0), ("", None), ("", "a")]
@@ -360,9 +382,9 @@ def test_cells() -> None:
 
 def test_a_noisy_time_is_marked() -> None:
     columns = (Column("layer", "layer"), Column("time_us", "time", "us"), Column("ci95_us", "±", "us"))
-    rows = tuple({"layer": "L", "time_us": 45.0, "ci95_us": width} for width in (242.0, 2.0))
+    rows = tuple({"layer": "L", "time_us": 45.0, "ci95_us": width} for width in (242.0, 2.0, 45.0))
     shown = part_table(PartResult("t", "ladder", "", columns, rows))
-    assert [row[1:] for row in shown.body] == [("45 us~", "242 us"), ("45 us", "2 us")]
+    assert [row[1:] for row in shown.body] == [("45 us~", "242 us"), ("45 us", "2 us"), ("45 us~", "–")]
     assert shown.notes == (NOISY_NOTE,)
 
 
@@ -399,12 +421,19 @@ def test_a_sum_is_as_sure_as_its_terms() -> None:
 
 
 def test_what_beats_the_floor_is_marked() -> None:
-    columns = (Column("layer", "layer"), Column("of_floor", "of floor", "%"), Column("waits", "waits", "%"))
-    rows = tuple({"layer": "L", "of_floor": share, "waits": 150.0} for share in (132.0, 100.4))
+    columns = (Column("layer", "layer"), Column("floor_share", "of floor"), Column("waits", "waits", "%"))
+    rows = tuple({"layer": "L", "floor_share": share, "waits": 150.0} for share in (1.32, 1.004))
     shown = part_table(PartResult("t", "ladder", "", columns, rows))
     assert [row[1:] for row in shown.body] == [("132%‡", "150%"), ("100%", "150%")]
     assert shown.notes == (BEATS_NOTE,)
     assert part_table(PartResult("t", "ladder", "", columns, rows[1:])).notes == ()
+
+
+def test_the_longest_bar_of_each_layer_is_as_long_as_all_others() -> None:
+    times = [1.1 * n for n in range(1, 200)]
+    rows = tuple({"layer": f"L{us}", "step": step, "time_us": us} for us in times for step in "ab")
+    drawn = bars(PartResult("t", "ladder", "", (Column("layer", "layer"),), rows))
+    assert set(drawn) == {"█" * 24}
 
 
 def test_an_empty_part_is_shown() -> None:

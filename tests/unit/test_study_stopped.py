@@ -244,6 +244,8 @@ def test_parts_alone(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.Monke
         ({"device": {"key": "cuda/H100"}}, ["measured on cuda/H100, this is opencl/", "--device"]),
         ({"device": {}}, ["unknown device"]),
         ({"quick": False}, ["without --quick", "leave it out"]),
+        ({"budget": "20s"}, ["measured with --budget 20s; give it, or name another file after --json"]),
+        ({"budget": 20}, ["x.json: a damaged", "budget"]),
         ({"left": ["B", "R9"]}, ["lacks R9", "'steps'", "leave --resume out"]),
         ({"parts": 3}, ["x.json: a damaged", "parts: must be a list"]),
         ({"parts": [PART | {"rows": [{"layer": ["A"]}]}]}, ["layer: must be a text or"]),
@@ -271,6 +273,25 @@ def test_quick_sizes_are_not_gone_on_with_in_full(runtime: Runtime, tmp_path: Pa
     file.write_text(json.dumps(document_of(StudyRun(STUDY, {}).result(lab(runtime)))))
     with pytest.raises(StudyError, match="with --quick; give it, or name another file after --json"):
         earlier_result(file, STUDY, replace(lab(runtime), quick=False))
+
+
+def test_what_was_not_tuned_is_not_gone_on_with_tuned(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resume = ("--json", str(tmp_path / "x.json"), "--resume")
+    assert run(monkeypatch, *resume, "--part", "3") == 0
+    assert run(monkeypatch, *resume, "--budget", "1s") == 2
+    assert "without --budget; leave it out, or name another file after --json" in capsys.readouterr().err
+    assert run(monkeypatch, *resume) == 0 and load(tmp_path / "x.json").budget == ""
+
+
+def test_an_older_file_does_not_say_whether_it_was_tuned(runtime: Runtime, tmp_path: Path) -> None:
+    document = document_of(StudyRun(STUDY, {}).result(lab(runtime)))
+    del document["budget"]
+    (file := tmp_path / "x.json").write_text(json.dumps(document))
+    tuned = replace(lab(runtime), budget="1s")
+    before = earlier_result(file, STUDY, tuned)
+    assert before is not None and StudyRun(STUDY, {}, before).result(tuned).budget is None
 
 
 @pytest.mark.parametrize(

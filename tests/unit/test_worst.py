@@ -96,9 +96,16 @@ def test_a_time_below_the_floor_is_not_above_it() -> None:
 
 
 def test_without_rows_it_is_a_table_with_a_head() -> None:
-    lines = as_text(table(worst_of(gather([STUDY]), 5, "ratio"))).splitlines()
+    none = Gathered("x", None, Results({}, "", "", ()))
+    lines = as_text(table(worst_of([none, *gather([STUDY])], 5, "ratio"))).splitlines()
     assert lines[0].startswith("0 of 0 rows") and lines[1].startswith("layer")
     assert lines[2:] == ["left out: 1 file of studies"]
+
+
+def test_studies_alone_have_no_rows_to_compare(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(STUDY), "--worst", "5"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and "study_sample: results of studies; want those of benchmarks" in shown.err
 
 
 def _run(capsys: pytest.CaptureFixture[str], *args: Any) -> str:

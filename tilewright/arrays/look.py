@@ -114,9 +114,19 @@ def _torch(name: str, tensor: Array) -> ArrayView:
     if _has_tangent(tensor):
         text = "has a tangent of forward-mode differentiation, but tilewright computes none"
         raise ArrayError(f"{name}: {text}; call {name}.detach()")
-    if not address and 0 not in spec.shape:
+    if not address and 0 not in spec.shape or _is_recorded():
         raise _odd(name, tensor)
     return ArrayView(name, tensor, spec, address)
+
+
+def _is_recorded() -> bool:
+    """Whether make_fx records what is done with tensors, even plain ones: it would see no kernel of ours."""
+    torch = sys.modules["torch"]
+    state, early = torch._C, torch._C.DispatchKey.PreDispatch
+    if not state._len_torch_dispatch_stack() and not state._dispatch_tls_is_dispatch_key_included(early):
+        return False  # in 0.3 us: get_proxy_mode alone takes 2
+    tracing = sys.modules.get("torch.fx.experimental.proxy_tensor")  # not loaded: another mode is on
+    return tracing is not None and tracing.get_proxy_mode() is not None
 
 
 def _has_tangent(tensor: Array) -> bool:
@@ -160,6 +170,9 @@ def _odd(name: str, tensor: Array) -> ArrayError:
     if tensor.requires_grad and torch.is_grad_enabled():
         return _wants_grad(name)
     what = "a tensor without memory of its own was given (nested, traced as torch.vmap does, fake, or freed)"
+    if _is_recorded():
+        within = "a kernel of ours only within a torch.library.custom_op"
+        what = f"make_fx, or torch.export, follows this tensor, but records {within}"
     if torch.jit.is_tracing():
         what = "torch.jit.trace, or torch.onnx.export, follows this tensor, but records no kernel of ours"
     return ArrayError(f"{name}: {what}; must be a plain tensor")

@@ -88,13 +88,18 @@ def bench(
     wanted = TuneOptions(limit, way, seed, deterministic, families, again)
     files = {"--json": json_file, "--markdown": markdown, "--plot": plot}
     _check(files, layers)
-    _no_tuning(no_tune, {"--again": again, "--budget": budget, "--strategy": strategy})
+    tuning = {"--again": again, "--budget": budget, "--strategy": strategy}
+    asked = [option for option, value in tuning.items() if value]
+    if no_tune and asked:
+        raise options.OptionError(f"--no-tune and {asked[0]}: give only one of them")
     source = outputs.to_resume(json_file) if resume else None
     with outputs.alone(json_file):
         if no_tune:
             store, runtime = opened.store(remembers=False), opened.open_device(device)
         else:
             store, runtime = _store_and_device(found, device, wanted)
+            if asked:
+                opened.needs_kernels(runtime, f"bench {asked[0]}")
         bar = ProgressBar(len(found), "bench")
         session = TuningSession(runtime, store, bar, wanted, share=0.6)
         work, limit_text = _work(session, _peers(peers, runtime.device), no_tune), str(wanted.budget or "")
@@ -167,13 +172,6 @@ class _BenchRun:
 
 def _key(layer: Layer) -> tuple[str, str]:
     return layer.name, str(layer.problem)
-
-
-def _no_tuning(no_tune: bool, tuning: Mapping[str, object]) -> None:
-    """Refuse options of tuning together with --no-tune."""
-    for option, value in tuning.items():
-        if no_tune and value:
-            raise options.OptionError(f"--no-tune and {option}: give only one of them")
 
 
 def _store_and_device(found: list[Layer], device: str | None, wanted: TuneOptions) -> tuple[Store, Runtime]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,10 +73,11 @@ def _folder(given: str) -> Path:
     if not given:
         raise options.OptionError("--to '': is empty; give a folder, or . for the current one")
     to = Path(given)
-    if outputs.is_stdout(to) or to.is_file():
-        what = "standard output" if outputs.is_stdout(to) else "a file"
+    there, is_folder = os.path.exists(to), os.path.isdir(to)  # both are False for a name that is too long
+    if outputs.is_stdout(to) or there and not is_folder:
+        what = "standard output" if outputs.is_stdout(to) else "a file" if to.is_file() else "no folder"
         raise options.OptionError(f"--to {to}: is {what}; name a folder")
-    outputs.check({"--to": to / "layer.h" if to.is_dir() else to})
+    outputs.check({"--to": to / "layer.h" if is_folder else to})
     return to
 
 

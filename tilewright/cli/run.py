@@ -10,7 +10,7 @@ from tilewright.cli.screen import emit, foretell
 from tilewright.errors import RunError
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem
-from tilewright.report.table import NOISY_MARK, Table, bytes_text, noisy_notes, time_text
+from tilewright.report.table import NOISY_MARK, Table, bytes_text, noisy_notes, time_text, width_text
 
 if TYPE_CHECKING:
     from tilewright.runtime.base import Runtime
@@ -52,6 +52,7 @@ def _table(facts: dict[str, Any]) -> Table:
     values = {k: v for k, v in facts.items() if k not in ("noisy", "stolen")}
     shown = {_LABELS.get(k, k.replace("_", " ")): _value(k, v) for k, v in values.items()}
     shown["cold us"] += NOISY_MARK * facts["noisy"]
+    shown["± us"] = width_text(facts["cold_us"], facts["ci95_us"])
     return Table("", ("", ""), tuple(shown.items()), noisy_notes([trust]), words=True)
 
 

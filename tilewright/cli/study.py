@@ -155,7 +155,7 @@ def _lab(
     def tune(problem: Problem, families: tuple[str, ...]) -> None:
         tune_once(problem, runtime, store, TuneOptions(limit, families=families), children=children)
 
-    return Lab(runtime, store, quick, rounds, tune if limit else None, say=remark)
+    return Lab(runtime, store, quick, rounds, tune if limit else None, str(limit or ""), say=remark)
 
 
 def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -> None:

@@ -214,7 +214,7 @@ def _measured(subject: Subject) -> Facts:
     if subject.estimate:
         rows["predicted_over_measured"] = subject.estimate.total_us / figure.cold_us
     if subject.device.rates.source != "default":  # guessed rates give no floor
-        rows["floor_over_measured"] = floor(subject.problem, subject.device).us / figure.cold_us
+        rows["floor_share"] = floor(subject.problem, subject.device).us / figure.cold_us
     rows["tflops"] = subject.problem.flops / figure.cold_us * 1e-6
     if figure.warm_us is not None:
         rows["warm_us"] = figure.warm_us

@@ -50,6 +50,8 @@ def _marked(column: Column, row: Mapping[str, Value], unsure: Set[Value]) -> str
         column, row: which value.
         unsure: the layers whose baseline of speed-ups has a noisy time.
     """
+    if column.key == "ci95_us" and row.get("ci95_us") == row.get("time_us"):
+        return NONE  # too few runs
     noisy = _noisy(row) or column.key == "speedup" and row.get("layer") in unsure
     marked = column.key in ("time_us", "speedup") and row.get(column.key) is not None and noisy
     return cell(column, row.get(column.key)) + NOISY_MARK * marked
@@ -83,8 +85,8 @@ def _noisy(row: Mapping[str, Value]) -> bool:
 
 
 def _beats_floor(row: Mapping[str, Value]) -> bool:
-    share = row.get("of_floor")
-    return isinstance(share, float) and beats_floor(share / 100)
+    share = row.get("floor_share")
+    return isinstance(share, float) and beats_floor(share)
 
 
 def _some(names: list[str]) -> str:
@@ -105,8 +107,8 @@ def cell(column: Column, value: Value) -> str:
         return bytes_text(round(value))
     if column.unit == "x":
         return f"{value:.3g}x" if value < 100 else f"{value:.0f}x"
-    if column.key == "of_floor":
-        return floor_text(value / 100)
+    if column.key == "floor_share":
+        return floor_text(value)
     if column.unit == "%":
         return f"{value:.0f}%"
     return figure_text(value, 3)
@@ -136,7 +138,7 @@ def bars(part: PartResult) -> list[str]:
         longest[row.get("layer")] = max(longest.get(row.get("layer"), 0.0), _time(row))
     if not any(longest.values()):
         return []
-    lengths = [ceil(_BAR * _time(row) / (longest[row.get("layer")] or 1.0)) for row in part.rows]
+    lengths = [ceil(_BAR * (_time(row) / (longest[row.get("layer")] or 1.0))) for row in part.rows]
     return ["█" * length + " " * (_BAR - length) for length in lengths]
 
 

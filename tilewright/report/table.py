@@ -97,8 +97,7 @@ def bytes_text(count: int) -> str:
 
 def width_text(time_us: float | None, ci95_us: float | None) -> str:
     """Return the half width of a time's interval; a dash if it is the time itself (too few runs)."""
-    known = time_us is not None and ci95_us is not None and ci95_us < time_us
-    return time_text(ci95_us if known else None)
+    return time_text(None if ci95_us == time_us else ci95_us)
 
 
 def ratio_text(value: float | None) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.bench.rows import BenchRow
-from tilewright.errors import count
+from tilewright.errors import StoreError, count
 from tilewright.report.gather import Gathered
 from tilewright.report.results import Results
 from tilewright.report.results_table import short_table
@@ -48,8 +48,15 @@ ORDERS: dict[str, tuple[str, Key]] = {  # description, and the sort key, ascendi
 
 
 def worst_of(found: Sequence[Gathered], most: int, by: str) -> Worst:
-    """Return the worst rows of benchmarks, at most ``most``; studies have none."""
+    """Return the worst rows of benchmarks, at most ``most``; studies have none.
+
+    Raises:
+        StoreError: there are only studies.
+    """
     benches = [(one.name, one.results) for one in found if isinstance(one.results, Results)]
+    if not benches:
+        only = f"{', '.join(one.name for one in found)}: results of studies"
+        raise StoreError(f"--worst: {only}; want those of benchmarks, written by 'bench --json'")
     rows = [(name, row) for name, results in benches for row in results.rows]
     timed = [(name, row) for name, row in rows if row.ours.cold_us]
     key = ORDERS[by][1]

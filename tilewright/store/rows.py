@@ -10,7 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from tilewright.errors import StoreError, a_kind, warn_once
+from tilewright.device import read_key
+from tilewright.errors import StoreError, a_kind, shown, warn_once
 from tilewright.problem import Problem
 from tilewright.problem.shapes import as_problem
 from tilewright.record import Record
@@ -76,7 +77,7 @@ def where(problem: Problem | str | None, device_key: str | None) -> tuple[str, l
 
     Raises:
         ProblemError: the problem string is malformed.
-        StoreError: ``device_key`` is no text.
+        StoreError: ``device_key`` is no key of a device.
     """
     layer = None if problem is None else str(as_problem(problem))  # records have one of its forms
     device = None if device_key is None else as_key(device_key)
@@ -85,13 +86,16 @@ def where(problem: Problem | str | None, device_key: str | None) -> tuple[str, l
 
 
 def as_key(device_key: object) -> str:
-    """Accept the key of a device; a Device itself would be no other's, and find nothing.
+    """Accept the key of a device; a Device itself, or its short name, would find nothing.
 
     Raises:
-        StoreError: it is no text.
+        StoreError: it is none.
     """
     if not isinstance(device_key, str):
         raise StoreError(f"device_key: {a_kind(device_key)} was given; must be the key of a Device, a str")
+    if read_key(device_key) is None:
+        must = "must be the key of a Device; Store().info().devices lists those with records"
+        raise StoreError(f"device_key {shown(device_key)}: {must}")
     return device_key
 
 

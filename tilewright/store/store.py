@@ -87,7 +87,10 @@ class Store:
             must = "must be a plain file, e.g. in a temporary folder: no URI, and never in memory alone"
             raise StoreError(f"store {path}: {must}")
         given = Path(path) if path is not None else folder() / f"records-{SCHEMA}.sqlite"
-        self.path = given.absolute()  # the same file whatever folder the process goes to
+        try:
+            self.path = given.absolute()  # the same file whatever folder the process goes to
+        except OSError as error:
+            raise StoreError(f"store {given}: the current folder is gone ({error.strerror})") from None
         probe = f"SELECT {COLUMNS} FROM records LIMIT 1"
         self.database = Database(self.path, SCHEMA, TABLES, probe, timeout_s, own=path is None)
         self.uses_shipped = shipped
@@ -150,7 +153,7 @@ class Store:
 
         Raises:
             ProblemError: the problem string is malformed.
-            StoreError: the store cannot be written.
+            StoreError: the store cannot be written, or ``device_key`` is no key.
         """
         condition, values = where(problem, device_key)
         return self.database.use(
@@ -182,7 +185,7 @@ class Store:
 
         Raises:
             ProblemError: the problem string is malformed.
-            StoreError: the store cannot be read.
+            StoreError: the store cannot be read, or ``device_key`` is no key.
         """
         return self._best(str(as_problem(problem)), as_key(device_key), deterministic, sources)
 
@@ -239,7 +242,7 @@ class Store:
 
         Raises:
             ProblemError: the problem string is malformed.
-            StoreError: the store cannot be read.
+            StoreError: the store cannot be read, or ``device_key`` is no key.
         """
         condition, values = where(problem, device_key)
         condition += f" AND origin != '{IMPORTED}'" * measured
@@ -275,7 +278,7 @@ class Store:
 
         Raises:
             ProblemError: the problem string is malformed.
-            StoreError: the store cannot be read.
+            StoreError: the store cannot be read, or ``device_key`` is no key.
         """
         condition, values = where(problem, device_key)
         query = f"SELECT DISTINCT problem, device FROM records WHERE {condition} ORDER BY 2, 1"

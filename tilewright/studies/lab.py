@@ -53,6 +53,7 @@ class Lab:
 
     Attributes:
         tune: tunes a layer with some families before it is measured; None: no tuning.
+        budget: of that, as text; empty: no tuning.
         tries: number of configs of a pinned space that are compared, the model's best.
         say: is called with the current step, as text.
     """
@@ -62,6 +63,7 @@ class Lab:
     quick: bool = False
     rounds: int = 24
     tune: Callable[[Problem, tuple[str, ...]], None] | None = None
+    budget: str = ""
     tries: int = 4
     say: Callable[[str], None] = lambda text: None
     _made: dict[tuple[Any, ...], Any] = field(default_factory=dict)  # for a layer: large, or slow to make

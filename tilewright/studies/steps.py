@@ -20,7 +20,7 @@ SUM = "sum"
 COLUMNS = (
     Column("layer", "layer"), Column("step", "step"), Column("time_us", "time", "us"),
     Column("ci95_us", "±", "us"), Column("speedup", "speed-up", "x"), Column("gflops", "GFLOP/s"),
-    Column("of_floor", "of floor", "%"), Column("error_over_bound", "error/bound"),
+    Column("floor_share", "of floor"), Column("error_over_bound", "error/bound"),
     Column("published", "published"), Column("published_speedup", "its speed-up", "x"),
 )  # fmt: skip
 MODEL_COLUMNS = (
@@ -97,7 +97,7 @@ def _measured(entry: Entry, figure: Measurement) -> Row:
     return {
         "time_us": round(figure.cold_us, 3), "ci95_us": round(figure.ci95_us, 3),
         "gflops": problem.flops / figure.cold_us * 1e-3, "floor_us": floor and round(floor, 3),
-        "of_floor": floor and 100 * floor / figure.cold_us,
+        "floor_share": floor and floor / figure.cold_us,
         "error_over_bound": entry.check.worst if entry.check else None,
         "config": str(entry.plan.config) if entry.plan else "", "note": entry.note,
         "workspace_bytes": entry.plan.workspace_bytes if entry.plan else None,

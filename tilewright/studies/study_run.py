@@ -88,6 +88,7 @@ class StudyRun:
         return StudyResult(
             name=study.name, title=study.title, source=study.source, published_on=study.device,
             quick=lab.quick, device=device_of(lab.runtime), date=now(), commit=commit(), parts=self.parts,
+            budget=self.before.budget if self.before else lab.budget,
         )  # fmt: skip
 
     def left(self) -> str:
@@ -150,7 +151,7 @@ def earlier_result(file: Path, study: Study, lab: Lab) -> StudyResult | None:
     """Read the results that an earlier run left in a file; None if there is no file.
 
     Raises:
-        StudyError: they are of another study, another device, other sizes, or other layers.
+        StudyError: they are of another study, another device, other sizes, another budget, or other layers.
     """
     if not file.exists():
         return None
@@ -169,6 +170,10 @@ def _differs(found: StudyResult, study: Study, lab: Lab) -> str:
         return f"was measured on {there}, this is {key}; choose that one by --device"
     if found.quick != lab.quick:
         return "was measured " + ("with --quick; give it" if found.quick else "without --quick; leave it out")
+    if found.budget not in (None, lab.budget):
+        return "was measured " + (
+            f"with --budget {found.budget}; give it" if found.budget else "without --budget; leave it out"
+        )
     known = {part.title: part for part in study.parts}
     for part in found.parts:
         layers = present(getattr(known.get(part.title), "layers", ()), lab.quick)
