@@ -104,7 +104,7 @@ def stored_bytes(pr: Problem, combine: int) -> int:
 
 
 def alone(pr: Problem, nbytes: int) -> bool:
-    """Whether sums of ``nbytes`` are stored one by one: of 2 bytes, in rows of nchw that begin at half words."""
+    """Whether sums of ``nbytes`` are stored one by one: 2 bytes in rows of nchw that begin at half words."""
     plane = pr.y_p * pr.y_q
     return nbytes == 2 and pr.layout_out == "nchw" and plane % 2 == 1 and plane > 1
 
