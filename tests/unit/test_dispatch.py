@@ -38,10 +38,10 @@ from tilewright.record import Check, Measurement, Record, Standing
 from tilewright.search import ranking
 from tilewright.search import strategies as search
 from tilewright.store import Store, shipped
+from tilewright.store.hints import likeness
 from tilewright.store.record_json import made_as
 from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
-from tilewright.tuning.hints import likeness
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 DEVICE = for_architecture("sm_90")
@@ -94,7 +94,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(choices, "ranked_for", ranked)
     monkeypatch.setattr("tilewright.store.store.all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
-    monkeypatch.setattr("tilewright.tuning.hints.FAMILIES", (Tiles(),))
+    monkeypatch.setattr("tilewright.store.hints.FAMILIES", (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
     plan_cache.forget()
     yield

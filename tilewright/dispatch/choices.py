@@ -24,10 +24,10 @@ from tilewright.record import Outcome, Record
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import legal_config, usable
 from tilewright.store import Store
+from tilewright.store.hints import alike, likely
 from tilewright.store.rows import VERIFIED
 from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
-from tilewright.tuning.hints import alike, likely
 
 MOST_VERIFIED = 2  # winners from elsewhere, in turn until one is right
 REFERENCE = Config.make("reference", {"v": 1})

@@ -8,8 +8,8 @@ from tilewright.plans.plan_cache import forget
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
+from tilewright.store.hints import likeness
 from tilewright.tuning.events import KNOWN, Progress, TuneResult
-from tilewright.tuning.hints import likeness
 from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.tuner import tune
 from tilewright.tuning.worker_pool import WorkerPool
