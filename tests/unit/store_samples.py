@@ -46,7 +46,7 @@ class Tiles(FakeFamily):
 def families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewright.store.store.all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
-    monkeypatch.setattr("tilewright.tuning.hints.FAMILIES", (Tiles(),))
+    monkeypatch.setattr("tilewright.store.hints.FAMILIES", (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
 
 

@@ -18,7 +18,7 @@ from fake_family import FakeFamily
 from tilewright import errors
 from tilewright.bench import race
 from tilewright.device import Device, DeviceType, for_architecture, parse_selector
-from tilewright.dispatch import choices, dispatch
+from tilewright.dispatch import choices, dispatch, once
 from tilewright.errors import (
     CompileError,
     ConfigError,
@@ -38,10 +38,10 @@ from tilewright.record import Check, Measurement, Record, Standing
 from tilewright.search import ranking
 from tilewright.search import strategies as search
 from tilewright.store import Store, shipped
+from tilewright.store.hints import likeness
 from tilewright.store.record_json import made_as
 from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
-from tilewright.tuning.hints import likeness
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 DEVICE = for_architecture("sm_90")
@@ -94,7 +94,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(choices, "ranked_for", ranked)
     monkeypatch.setattr("tilewright.store.store.all_families", lambda: (Tiles(),))
     monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
-    monkeypatch.setattr("tilewright.tuning.hints.FAMILIES", (Tiles(),))
+    monkeypatch.setattr("tilewright.store.hints.FAMILIES", (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
     plan_cache.forget()
     yield
@@ -696,7 +696,7 @@ def test_what_dispatch_verified_has_raced(box: Store, two: None, monkeypatch: py
 
 def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -> None:
     def known(*families: str) -> bool:
-        return choices.settled(Request(LAYER, families=families), RUNTIME, box) is not None
+        return once.settled(Request(LAYER, families=families), RUNTIME, box) is not None
 
     assert not known()
     box.add(slab(6, 50.0, stage="trial", raced="slabs"))
@@ -708,15 +708,15 @@ def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -
     for faster in (slab(6, 1.0, stage="final", raced="slabs"), slab(4, 0.5, stage="final", raced="slabs")):
         box.add(faster)
         assert known() and known("tiles"), "all have raced, though one of them once more"
-    assert choices.settled(Request(LAYER), RUNTIME, box) == faster
+    assert once.settled(Request(LAYER), RUNTIME, box) == faster
     box.add(replace(slab(4, 0.5), outcome="correctness"))
-    assert choices.settled(Request(LAYER), RUNTIME, box).config == "slabs:t=6"
+    assert once.settled(Request(LAYER), RUNTIME, box).config == "slabs:t=6"
 
 
 def test_a_search_that_its_budget_ended_settles_no_larger_one(box: Store, two: None) -> None:
     def known(budget: str | None) -> bool:
         given = budget if budget is None else Budget.parse(budget)
-        return choices.settled(Request(LAYER), RUNTIME, box, given) is not None
+        return once.settled(Request(LAYER), RUNTIME, box, given) is not None
 
     box.add(record(4, 5.0, context=WON | {"cut_s": "10", "cut_trials": "7"}))
     assert all(map(known, (None, "10s", "3s", "7trials", "1trials")))

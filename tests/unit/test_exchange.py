@@ -16,7 +16,7 @@ from tilewright.errors import StoreError
 from tilewright.record import Standing
 from tilewright.store import Store, shipped
 from tilewright.store.exchange import import_text
-from tilewright.tuning.hints import likely
+from tilewright.store.hints import likely
 
 __all__ = ["families", "path"]  # fixtures
 

@@ -16,6 +16,7 @@ from tilewright.device import Device, Rates, for_architecture
 from tilewright.floor import least_flops
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config, Param
+from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS
 from tilewright.problem import Problem
 from tilewright.record import Check, Estimate, Measurement, Record, Standing
 from tilewright.report.explanation import (
@@ -28,7 +29,9 @@ from tilewright.report.explanation import (
     tables,
     within_noise,
 )
+from tilewright.report.pooling import predicted_otherwise
 from tilewright.report.table import as_text
+from tilewright.search.experience import shipped
 from tilewright.search.model import estimate
 from tilewright.search.ranking import rank
 
@@ -268,6 +271,17 @@ def test_a_pool_is_fused_or_not_and_the_other_way_is_costed(name: str, apart: bo
     assert pool["other_config"] == other
     assert str(pool["other_measured_us"]) == "25 ± 0.1"
     assert pool["other_over_this"] == pytest.approx(1.25)
+
+
+def test_the_other_way_to_pool_is_as_good_as_a_search_of_its_family_would_find() -> None:
+    subject = chosen("n1c16h12w12k16r3s3p1-f32+maxpool2", "direct")
+    problem, here = subject.problem, subject.config["combine"] == TWO_PASS
+    found = predicted_otherwise(problem, DEVICE, subject.config, here)
+    assert found
+    ways = {"combine": (NONE, ATOMIC, LAST) if here else (TWO_PASS,)}
+    (_, best_us), *_ = rank(problem, DEVICE, subject.family, 1, pins=ways)
+    (us,) = shipped(DEVICE.chip).of(family_of(found[0].family), problem, DEVICE).expected_us([found[0]])
+    assert us <= 1.01 * best_us
 
 
 def test_no_pool_no_word_of_it() -> None:

@@ -80,7 +80,7 @@ def test_a_failure_while_filters_are_packed_waits_as_well(monkeypatch: pytest.Mo
 
 
 def test_packing_waits_for_the_device_before_it_raises(cpu: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = next(c for c, _ in rank(LAYER, cpu.device, family_of("direct"), 1, 0))
+    config = next(c for c, _ in rank(LAYER, cpu.device, family_of("direct"), 1))
     plan = Plan.make(cpu, LAYER, config)
     assert plan.blueprint.pack is not None
     w = cpu.wrap(np.ones(LAYER.w_shape, "f"))

@@ -16,11 +16,10 @@ from tilewright.plans.provenance import Basis
 from tilewright.problem import Problem
 from tilewright.problem.shapes import as_problem
 from tilewright.record import Measurement, Record, Search, Spent, Standing, Versions
-from tilewright.store import Store
+from tilewright.store import Store, hints
+from tilewright.store.hints import likely
 from tilewright.store.record_json import from_json, to_json
 from tilewright.store.sources import Sources
-from tilewright.tuning import hints
-from tilewright.tuning.hints import likely
 
 __all__ = ["families", "path"]  # fixtures
 SIZES = LAYER.removesuffix("-f32")

@@ -73,7 +73,7 @@ def _elsewhere(problem: Problem, arch: str, given: options.Given, deterministic:
     from tilewright.dispatch.choices import candidates
     from tilewright.plans.provenance import Basis, Provenance
     from tilewright.plans.request import Request
-    from tilewright.tuning.hints import likely
+    from tilewright.store.hints import likely
 
     device, store = for_architecture(arch), opened.store(remembers=False)
     if isinstance(given, Config):

@@ -126,13 +126,13 @@ def store_and_device(
     Raises:
         StoreError: it cannot be written, and some layer needs tuning.
     """
-    from tilewright.dispatch.choices import settled
+    from tilewright.dispatch.once import known
     from tilewright.runtime import cache_folder
 
     own, refused = _store_to_tune(found, wanted.again)
     runtime = open_device(device)
     if refused is not None:
-        if any(settled(wanted.of(one.problem), runtime, own, wanted.budget) is None for one in found):
+        if any(known(one.problem, runtime, own, wanted) is None for one in found):
             raise refused
         cache_folder.forgets(refused.__context__)  # why it cannot be written
     return own, runtime

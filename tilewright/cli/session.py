@@ -62,14 +62,6 @@ class TuningSession:
             return result, NOISY
         return result, UNFINISHED if self._faster_trial(problem, result.winner) else KNOWN
 
-    def known(self, problem: Problem) -> Record | None:
-        """Return the stored winner, unless the user wants to continue the search."""
-        from tilewright.dispatch.choices import settled
-
-        if self.wanted.again:
-            return None
-        return settled(self.wanted.of(problem), self.runtime, self.store, self.wanted.budget)
-
     def _faster_trial(self, problem: Problem, winner: Record) -> bool:
         """Whether an interrupted search has a trial that may be faster than the winner."""
         from tilewright.dispatch.choices import sources_for

@@ -51,6 +51,8 @@ def tune(
     limit, way = options.budget(budget), options.strategy(strategy)
     wanted = TuneOptions(limit, way, seed, deterministic, families, again)
     outputs.check({"--json": json_file}, layers)
+    from tilewright.dispatch.once import known
+
     store, runtime = opened.store_and_device(found, device, wanted)
     opened.make_ready(runtime, found, "tune")
     rows: list[Row] = []
@@ -69,7 +71,7 @@ def tune(
         with session.children, stopping.until_stopped(report) as stop:
             for layer in found:
                 progress.now(layer.name)
-                if session.known(layer.problem) is None:
+                if known(layer.problem, runtime, store, wanted) is None:
                     foretell([layer], runtime)
                 rows.append(_row(session, layer, alone=len(found) == 1))
                 progress.finished(_line(rows[-1]))

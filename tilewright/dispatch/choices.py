@@ -24,10 +24,9 @@ from tilewright.record import Outcome, Record
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import legal_config, usable
 from tilewright.store import Store
+from tilewright.store.hints import alike, likely
 from tilewright.store.rows import VERIFIED
 from tilewright.store.sources import Sources
-from tilewright.tuning.budget import Budget
-from tilewright.tuning.hints import alike, likely
 
 MOST_VERIFIED = 2  # winners from elsewhere, in turn until one is right
 REFERENCE = Config.make("reference", {"v": 1})
@@ -208,25 +207,6 @@ def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:
     """Return the stored winner, if it is of exactly these kernels."""
     sources = sources_for(request, runtime)
     return store.best(request.problem, runtime.device.key, request.deterministic, sources)
-
-
-def settled(
-    request: Request, runtime: Runtime, store: Store, budget: Budget | None = None
-) -> Record | None:
-    """Return the winner, if a completed tuning searched all that may win, with exactly these kernels.
-
-    A search that its budget ended counts unless a larger ``budget`` is asked for; for None any counts. The
-    winner may be from a later search of some of the families.
-    """
-    best = stored(request, runtime, store)
-    if best is None or not best.compared:
-        return None
-    sources = sources_for(request, runtime)
-    won = [r for r in store.records(request.problem, runtime.device.key) if r.won and sources.has(r)]
-    won = [r for r in won if budget is None or budget.within(r.search.cut)]
-    may_answer = [r for r in won if r.deterministic >= request.deterministic]
-    raced = [r.search.raced for r in may_answer]
-    return best if any(names is None or set(sources.names) <= set(names) for names in raced) else None
 
 
 def sources_for(request: Request, runtime: Runtime) -> Sources:

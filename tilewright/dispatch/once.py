@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from tilewright.checking.room import require_room
-from tilewright.dispatch.choices import settled
+from tilewright.dispatch.choices import sources_for
 from tilewright.plans.plan_cache import forget
+from tilewright.plans.request import Request
 from tilewright.problem import Problem
+from tilewright.record import Record
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
+from tilewright.store.hints import likeness
+from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import KNOWN, Progress, TuneResult
-from tilewright.tuning.hints import likeness
 from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.tuner import tune
 from tilewright.tuning.worker_pool import WorkerPool
@@ -37,10 +40,8 @@ def tune_once(
         StoreError: the store cannot be used, or not be written: nothing is tuned then.
         ProblemError: there is nothing to compute, no room for the arrays, or no family takes the problem.
     """
-    if not wanted.again:
-        known = settled(wanted.of(problem), runtime, store, wanted.budget)
-        if known is not None:
-            return TuneResult(known, (), (known,), seconds=0.0, resumed=0, stopped=KNOWN)
+    if (found := known(problem, runtime, store, wanted)) is not None:
+        return TuneResult(found, (), (found,), seconds=0.0, resumed=0, stopped=KNOWN)
     store.require_writable()
     require_room(problem, runtime)
     try:
@@ -49,3 +50,27 @@ def tune_once(
         forget(problem, likeness)
     _ = result.winner  # raises where there is none, under python -O too
     return result
+
+
+def known(problem: Problem, runtime: Runtime, store: Store, wanted: TuneOptions) -> Record | None:
+    """Return the stored winner, unless a larger budget is wanted, or a search in any case."""
+    return None if wanted.again else settled(wanted.of(problem), runtime, store, wanted.budget)
+
+
+def settled(
+    request: Request, runtime: Runtime, store: Store, budget: Budget | None = None
+) -> Record | None:
+    """Return the winner, if a completed tuning searched all that may win, with exactly these kernels.
+
+    A search that its budget ended counts unless a larger ``budget`` is asked for; for None any counts. The
+    winner may be from a later search of some of the families.
+    """
+    sources, device_key = sources_for(request, runtime), runtime.device.key
+    best = store.best(request.problem, device_key, request.deterministic, sources)
+    if best is None or not best.compared:
+        return None
+    won = [r for r in store.records(request.problem, device_key) if r.won and sources.has(r)]
+    won = [r for r in won if budget is None or budget.within(r.search.cut)]
+    may_answer = [r for r in won if r.deterministic >= request.deterministic]
+    raced = [r.search.raced for r in may_answer]
+    return best if any(names is None or set(sources.names) <= set(names) for names in raced) else None

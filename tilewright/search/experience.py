@@ -162,7 +162,7 @@ def learn(device: Device, records: Iterable[Record], kept: int = KEPT) -> list[L
     return _lessons(device, times, kept)
 
 
-def _lessons(device: Device, times: trials_file.Times, kept: int = KEPT) -> list[Lesson]:
+def _lessons(device: Device, times: trials_file.Times, kept: int) -> list[Lesson]:
     lessons = []
     for problem, family in sorted(times, key=lambda layer: (str(layer[0]), layer[1])):
         order = sorted(times[problem, family].items(), key=lambda item: (item[1], item[0]))
@@ -190,7 +190,7 @@ def _shipped(chip: str) -> Experience:
     for path, device in _files():
         if device.chip == chip:
             with _skipping():
-                lessons += _lessons(*trials_file.read_times(path))
+                lessons += _lessons(*trials_file.read_times(path), KEPT)
     return Experience(lessons)
 
 

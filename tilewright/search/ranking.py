@@ -128,9 +128,9 @@ def rank_all(
 
 
 def rank(
-    problem: Problem, device: Device, family: Family, count: int, seed: int = 0, pins: Pins | None = None
+    problem: Problem, device: Device, family: Family, count: int, pins: Pins | None = None
 ) -> list[tuple[Config, float]]:
     """Return the ``count`` configs expected to be fastest, with their times in us; measures nothing."""
-    ranked = ModelRanking(Space(family, problem, device, pins), random.Random(seed))
+    ranked = ModelRanking(Space(family, problem, device, pins), random.Random(0))
     ranked.deepen()
     return [(config, ranked.seen[config]) for config in ranked.order()[:count]]

@@ -16,8 +16,8 @@ from tilewright.problem import Problem
 from tilewright.record import PASSING, Record, Search, Spent
 from tilewright.search.space import legal_config
 from tilewright.store import Store
+from tilewright.store.hints import alike, likely
 from tilewright.store.sources import Sources
-from tilewright.tuning.hints import alike, likely
 
 _PATIENCE_S = 60.0  # from one try to write to a store that cannot be written to the next
 MOST_HINTS = 12  # of the store: some are tried first, the others in turns with proposals
