@@ -98,6 +98,7 @@ class Kn2row(Family):
         return whole_sums(
             "kn2row", problem, cf["combine"], tiling.blocks, 32 * cf["warps"],
             _defines(problem, tiling, cf, aligned), tiling.w_bytes + RUN_BYTES,
+            (), packer="kn2row_pack.cu", chained=False,
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:

@@ -107,7 +107,7 @@ class Narrow(Family):
         )  # fmt: skip
         return whole_sums(
             self.name, problem, cf["combine"], problem.n * p_tiles * q_tiles, 32 * cf["warps"], defines,
-            filter_bytes(problem) + ZEROS_BYTES,
+            filter_bytes(problem) + ZEROS_BYTES, (), packer="narrow_pack.cu", chained=False,
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
