@@ -9,7 +9,7 @@ from pathlib import Path
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
-from tilewright.kernels.limits import BLOCK, RESIDENT, SPILLS, blocks_param, fits_registers, no_kernels
+from tilewright.kernels.limits import BLOCK, RESIDENT, ROUGHLY, blocks_param, no_kernels, registers_rule
 from tilewright.kernels.split_k import left_bytes, pool_apart, share_defines
 from tilewright.kernels.tile import View, image_defines, layer_defines, single_tile_defines, up_to
 from tilewright.kernels.whole_sums import whole_sums
@@ -75,15 +75,10 @@ def _registers(pr: Problem, cf: Values) -> int:
     return 2 * cf["tk"] * word_bytes(pr) // 4 + 40
 
 
-def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    threads = cf["threads"] * cf["mb"]
-    return not device.is_gpu or fits_registers(device, _registers(problem, cf), threads)
-
-
 RULES = (
     Rule("columns", lambda problem, threads: threads == 32 or threads < 2 * View.of(problem).q,
          "threads without pixels"),
-    Rule("registers", _fits_registers, SPILLS, needs="tk threads mb"),
+    registers_rule(_registers, lambda cf: cf["threads"], "tk threads mb", spare=ROUGHLY),
     BLOCK,
     RESIDENT,
 )  # fmt: skip
