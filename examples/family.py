@@ -8,22 +8,16 @@ from pathlib import Path
 
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import BLOCK, RESIDENT, SPILLS, blocks_param, fits_registers, no_kernels
-from tilewright.kernels.split_k import (
-    left_bytes,
-    operands,
-    partial_sums,
-    pool_apart,
-    second_pass,
-    share_defines,
-)
+from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
+from tilewright.kernels.limits import BLOCK, RESIDENT, ROUGHLY, blocks_param, no_kernels, registers_rule
+from tilewright.kernels.split_k import left_bytes, pool_apart, share_defines
 from tilewright.kernels.tile import View, image_defines, layer_defines, single_tile_defines, up_to
+from tilewright.kernels.whole_sums import whole_sums
 from tilewright.kernels.word import issue_slots, word_bytes
 from tilewright.kernels.work import CpuWork, GpuWork, Work
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
-KERNEL = Path(__file__).with_suffix(".cu").read_text("utf-8")  # in tilewright/kernels: its name, "x.cu"
+KERNEL = Path(__file__).with_suffix(".cu").read_text("utf-8")  # in tilewright/kernels the file of its name
 
 
 class Sketch(Family):
@@ -54,17 +48,13 @@ class Sketch(Family):
         """Lay out one launch, and one that pools. All loads are of one element: any alignment will do."""
         pr, cf, view, combine = problem, config.values, View.of(problem), pool_apart(problem)
         numbers = pr.n * pr.c * pr.h * pr.w, pr.z_elements, pr.k * pr.cg * pr.r * pr.s
-        main = Launch("sketch", (_blocks(pr, cf), 1, 1), (cf["threads"], 1, 1), operands(combine))
         defines = single_tile_defines() | layer_defines(pr, view) | image_defines(pr, view) | dict(
             DTYPE=DTYPES.index(pr.dtype), TK=cf["tk"], THREADS=cf["threads"], MIN_BLOCKS=cf["mb"], N=view.n,
             K_TILES=ceil_div(pr.kg, cf["tk"]), P_TILES=view.p, Q_TILES=ceil_div(view.q, cf["threads"]),
             OFFSET64=offset64(*numbers), **share_defines(combine),
         )  # fmt: skip
-        return Blueprint(
-            source=KERNEL, defines=tuple(defines.items()), launches=(main, *second_pass(pr, combine)),
-            packed_bytes=pr.w_bytes,  # as given: no pack
-            workspace=partial_sums(pr, combine),
-        )  # fmt: skip
+        blocks, packed_bytes = _blocks(pr, cf), pr.w_bytes  # the filter as given: no pack
+        return whole_sums("sketch", pr, combine, blocks, cf["threads"], defines, packed_bytes, source=KERNEL)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count what one thread of a GPU does, or one block on a core."""
@@ -85,15 +75,10 @@ def _registers(pr: Problem, cf: Values) -> int:
     return 2 * cf["tk"] * word_bytes(pr) // 4 + 40
 
 
-def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    threads = cf["threads"] * cf["mb"]
-    return not device.is_gpu or fits_registers(device, _registers(problem, cf), threads)
-
-
 RULES = (
     Rule("columns", lambda problem, threads: threads == 32 or threads < 2 * View.of(problem).q,
          "threads without pixels"),
-    Rule("registers", _fits_registers, SPILLS, needs="tk threads mb"),
+    registers_rule(_registers, lambda cf: cf["threads"], "tk threads mb", spare=ROUGHLY),
     BLOCK,
     RESIDENT,
 )  # fmt: skip

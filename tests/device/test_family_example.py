@@ -94,7 +94,7 @@ def test_a_copy_of_it_is_a_family(tmp_path: Path, runtime: Runtime, own_cache: N
     shutil.copytree(root / "tilewright", tmp_path / "tilewright", ignore=shutil.ignore_patterns("data"))
     kernels = tmp_path / "tilewright" / "kernels"
     spec = FILE.read_text(encoding="utf-8").partition("\n\ndef main()")[0]
-    for old, new in {'name = "sketch"': 'name = "x"', "=KERNEL": '="x.cu"', '("sketch"': '("x"'}.items():
+    for old, new in {'name = "sketch"': 'name = "x"', ", source=KERNEL": "", '("sketch"': '("x"'}.items():
         assert old in spec
         spec = spec.replace(old, new)
     (kernels / "x.py").write_text(spec)

@@ -20,6 +20,7 @@ MOST_TAPS = (1 << 16) - 1  # rows or columns of a padded filter, which are count
 SCHEDULERS = 4  # of a unit
 MOST_THREADS = 512  # of a block, where its warps are a product of parameters
 SPARE = 5  # registers that the compiler may need above an estimate that counts fragments and sums
+ROUGHLY = 15  # above one that counts sums and little else
 MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
 
 SPILLS = "more registers than a thread or a unit has: the compiler would spill"
@@ -65,11 +66,12 @@ def thread_rule(registers: Estimate, needs: str) -> Rule:
 
 
 def registers_rule(
-    registers: Estimate, threads: Callable[[Values], int], needs: str, name: str = "registers"
-) -> Rule:
-    """The rule that a thread has its registers, and a unit those of the blocks that it shall hold."""
-    return Rule(name, lambda problem, device, cf: fits_registers(
-        device, registers(problem, cf), threads(cf) * cf["mb"], SPARE), SPILLS, needs)  # fmt: skip
+    registers: Estimate, threads: Callable[[Values], int], needs: str, name: str = "registers",
+    spare: int = SPARE,
+) -> Rule:  # fmt: skip
+    """The rule that a GPU's thread has its registers, and a unit those of the blocks that it shall hold."""
+    return Rule(name, lambda problem, device, cf: not device.is_gpu or fits_registers(
+        device, registers(problem, cf), threads(cf) * cf["mb"], spare), SPILLS, needs)  # fmt: skip
 
 
 def shared_rule(tiles: Estimate, needs: str, declared: int = DECLARED_SHARED) -> Rule:
@@ -120,7 +122,7 @@ def no_kernels(device: Device) -> str | None:
     return None if device.backend in ("cuda", "opencl") else f"the {device.backend} backend runs no kernels"
 
 
-def fits_registers(device: Device, need: int, threads: int, spare: int = 15) -> bool:
+def fits_registers(device: Device, need: int, threads: int, spare: int = ROUGHLY) -> bool:
     """Whether a thread may have ``need`` registers, and a unit has enough for ``threads`` threads.
 
     ``spare``: registers that the compiler may need above the estimate.

@@ -6,7 +6,7 @@ LeNet's kernels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd
 
@@ -15,8 +15,9 @@ from tilewright.device import Device
 from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param, bands_rules, many_channels
 from tilewright.kernels.family import CONSTANT, Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import MOST_BODY, blocks_param, no_gpu, shared_rule
-from tilewright.kernels.split_k import left_bytes, operands, partial_sums, pool_apart, second_pass
+from tilewright.kernels.split_k import left_bytes, pool_apart
 from tilewright.kernels.tile import columns_under, up_to
+from tilewright.kernels.whole_sums import whole_sums
 from tilewright.kernels.word import in_tiles
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -136,17 +137,17 @@ class Small(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the copy of the filter to constant memory, the launch, and another if there is a pool."""
         pr, cf = problem, config.values
-        tiling, combine = tiling_of(pr, cf), pool_apart(pr)
-        first = () if cf["f"] else (Launch(CONSTANT, (1, 1, 1), (1, 1, 1), ("w",)),)
-        grid, block = (tiling.bands.blocks(device, cf), 1, 1), (cf["threads"], 1, 1)
-        main = Launch("small", grid, block, operands(combine), tiling.shared_bytes(cf))
+        tiling = tiling_of(pr, cf)
         kp = tiling.bands.k_groups * cf["tk"]
-        return Blueprint(
-            source="small.cu", defines=tuple(_defines(pr, device, tiling, cf, aligned).items()),
-            launches=(*first, main, *second_pass(pr, combine)), packed_bytes=4 * pr.c * pr.r * pr.s * kp,
-            pack=(("PACK_K", kp), ("PACK_C", pr.c)), packing=in_tiles(kp, pr.c),
-            workspace=partial_sums(pr, combine),
+        found = whole_sums(
+            "small", pr, pool_apart(pr), tiling.bands.blocks(device, cf), cf["threads"],
+            _defines(pr, device, tiling, cf, aligned), 4 * pr.c * pr.r * pr.s * kp,
+            (("PACK_K", kp), ("PACK_C", pr.c)), packing=in_tiles(kp, pr.c),
         )  # fmt: skip
+        if cf["f"]:
+            return found
+        first = Launch(CONSTANT, (1, 1, 1), (1, 1, 1), ("w",))
+        return replace(found, launches=(first, *found.launches))
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""

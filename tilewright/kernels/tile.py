@@ -32,6 +32,11 @@ def up_to(limit: int, values: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(v for v in values if v <= limit) or values[:1]
 
 
+def pointwise(pr: Problem) -> bool:
+    """Whether every sum needs only its own input pixel: a 1x1 filter without stride or padding."""
+    return (pr.r, pr.s, pr.stride, pr.pad) == (1, 1, (1, 1), (0, 0, 0, 0))
+
+
 @dataclass(frozen=True)
 class View:
     """The problem as the kernel iterates over it: the pixels of a 1x1 layer are one row."""
@@ -45,8 +50,7 @@ class View:
     @classmethod
     def of(cls, pr: Problem) -> View:
         """Flatten the image if every output pixel needs only its own input pixel."""
-        pointwise = (pr.r, pr.s, pr.stride, pr.pad) == (1, 1, (1, 1), (0, 0, 0, 0))
-        if not pointwise or pr.epilogue.pool:
+        if not pointwise(pr) or pr.epilogue.pool:
             return cls.unflattened(pr)
         if (pr.layout_in, pr.layout_out) == ("nhwc", "nhwc"):
             return cls(1, 1, pr.n * pr.h * pr.w, 1, pr.n * pr.p * pr.q)

@@ -1,6 +1,6 @@
-"""Shared by specs whose blocks compute whole sums from rows of the image that they read once.
+"""Shared by specs whose blocks compute whole sums: no shares are combined across the grid.
 
-No shares are combined across the grid; if the kernel cannot pool, a second one does.
+If the kernel cannot pool, a second one does.
 """
 
 from __future__ import annotations
@@ -35,15 +35,23 @@ def tiles_defines(combine: int, k: int, p: int, q: int, k_fastest: int = 1) -> V
 
 def whole_sums(
     name: str, pr: Problem, combine: int, blocks: int, threads: int, defines: Values, packed_bytes: int,
-    pack: tuple[tuple[str, int], ...] = (),
+    pack: tuple[tuple[str, int], ...] | None = None, *, packer: str = "pack.cu", packing: str = "",
+    source: str = "", chained: bool = True,
 ) -> Blueprint:  # fmt: skip
-    """Return the launch of kernel ``name``, with its own packer of the filter, and the launch of a pool."""
+    """Return the launch of kernel ``name``, and the launch that pools if ``combine`` leaves it to that.
+
+    Args:
+        defines: with SHARED_BYTES if a block has shared memory.
+        pack, packer, packing: of the filter, as in a Blueprint.
+        source: file of the kernel, if it is not that of its name.
+        chained: whether the second launch may begin while the kernel still runs.
+    """
     main = Launch(
         name, (blocks, 1, 1), (threads, 1, 1), (*operands(combine), *scale_operand(pr)),
-        shared_bytes=defines["SHARED_BYTES"],
+        shared_bytes=defines.get("SHARED_BYTES", 0),
     )  # fmt: skip
     return Blueprint(
-        source=f"{name}.cu", defines=tuple(defines.items()),
-        launches=(main, *second_pass(pr, combine, chained=False)), packed_bytes=packed_bytes,
-        pack=pack, packer=f"{name}_pack.cu", workspace=partial_sums(pr, combine),
+        source=source or f"{name}.cu", defines=tuple(defines.items()),
+        launches=(main, *second_pass(pr, combine, chained)), packed_bytes=packed_bytes,
+        pack=pack, packer=packer, packing=packing, workspace=partial_sums(pr, combine),
     )  # fmt: skip

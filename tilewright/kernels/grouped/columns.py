@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tilewright.arithmetic import ceil_div, offset64, round_up
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Launch, Values
+from tilewright.kernels.family import Blueprint, Values
 from tilewright.kernels.limits import MOST_BODY
-from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import left_bytes, operands, partial_sums, second_pass, share_defines
+from tilewright.kernels.requant import requant_defines
+from tilewright.kernels.split_k import left_bytes, share_defines
 from tilewright.kernels.tile import (
     View,
     columns_under,
@@ -16,6 +16,7 @@ from tilewright.kernels.tile import (
     rows_under,
     single_tile_defines,
 )
+from tilewright.kernels.whole_sums import whole_sums
 from tilewright.kernels.word import dtype_code, filter_bytes, in_tiles, word_bytes, word_registers, words
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import Problem
@@ -105,8 +106,7 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
     """Return the launch, or two if there is a pool; ``rolled``: the filter's rows are a loop."""
     rows, columns = item_sides(pr, device, cf)
     blocks = min(_items(pr, rows, columns), RUNS * device.units)
-    combine, view = cf["combine"], View.unflattened(pr)
-    main = Launch("grouped", (blocks, 1, 1), (1, 1, 1), (*operands(combine), *scale_operand(pr)))
+    view = View.unflattened(pr)
     defines = dict(
         VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"],
         ROLLED=int(rolled), TK=outputs_at_once(pr, cf["th"], cf["tw"]),
@@ -115,15 +115,13 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
         DTYPE=dtype_code(pr), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view), **single_tile_defines(),
         **requant_defines(pr),
-        **share_defines(combine),
+        **share_defines(cf["combine"]),
         OFFSET64=offset64(4 * pr.n * pr.c * pr.h * pr.w, 4 * pr.z_elements),
     )  # fmt: skip
-    return Blueprint(
-        source="grouped_columns.cu", defines=tuple(defines.items()),
-        launches=(main, *second_pass(pr, combine)), packed_bytes=filter_bytes(pr),
-        pack=(("DTYPE", dtype_code(pr)), ("PACK_K", 1), ("PACK_C", words(pr))),
-        packing=in_tiles(1, words(pr)),
-        workspace=partial_sums(pr, combine),
+    return whole_sums(
+        "grouped", pr, cf["combine"], blocks, 1, defines, filter_bytes(pr),
+        (("DTYPE", dtype_code(pr)), ("PACK_K", 1), ("PACK_C", words(pr))), packing=in_tiles(1, words(pr)),
+        source="grouped_columns.cu",
     )  # fmt: skip
 
 

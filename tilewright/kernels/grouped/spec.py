@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.grouped.tile import (
     across,
@@ -32,16 +32,10 @@ from tilewright.kernels.limits import (
     no_kernels,
     too_large,
 )
-from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import (
-    POOL_APART,
-    POOL_PARAM,
-    operands,
-    partial_sums,
-    second_pass,
-    share_defines,
-)
+from tilewright.kernels.requant import requant_defines
+from tilewright.kernels.split_k import POOL_APART, POOL_PARAM, share_defines
 from tilewright.kernels.tile import View, image_defines, layer_defines, single_tile_defines, up_to
+from tilewright.kernels.whole_sums import whole_sums
 from tilewright.kernels.word import PACKED_FLAT, dtype_code, filter_bytes, word_registers, words
 from tilewright.kernels.work import Work
 from tilewright.problem import DTYPES, Problem
@@ -141,14 +135,10 @@ def _blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepr
     if device.is_gpu and not aligned:  # nor are vectors of the input and output: one channel at a time
         cf = {**cf, "v": 1}
     blocks = blocks_of(items_of(pr, cf), device, cf)
-    combine = cf["combine"]
-    main = Launch("grouped", (blocks, 1, 1), (cf["threads"], 1, 1), (*operands(combine), *scale_operand(pr)))
-    return Blueprint(
-        source="grouped.cu", defines=tuple(_defines(pr, device, cf, blocks, aligned).items()),
-        launches=(main, *second_pass(pr, combine)), packed_bytes=filter_bytes(pr),
-        pack=(("DTYPE", dtype_code(pr)), ("PACK_K", 1), ("PACK_C", words(pr)), ("PACK_FLAT", 1)),
+    return whole_sums(
+        "grouped", pr, cf["combine"], blocks, cf["threads"], _defines(pr, device, cf, blocks, aligned),
+        filter_bytes(pr), (("DTYPE", dtype_code(pr)), ("PACK_K", 1), ("PACK_C", words(pr)), ("PACK_FLAT", 1)),
         packing=PACKED_FLAT,
-        workspace=partial_sums(pr, combine),
     )  # fmt: skip
 
 

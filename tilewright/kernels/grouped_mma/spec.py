@@ -100,6 +100,7 @@ class GroupedMma(Family):
                 ("BW", cf["bw"]), ("NT", cf["nt"]), ("PARTS", tiling.parts), ("PIECES", bundle.pieces),
                 ("GROUP_OF", tiling.run // 2), ("PACK_GROUPS", bundle.groups),
             ),
+            packer="grouped_mma_pack.cu", chained=False,
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:

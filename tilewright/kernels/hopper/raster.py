@@ -9,7 +9,7 @@ from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.planes import row_of, spans_of
 from tilewright.kernels.hopper.ways import AS_IS, GATHERED, PLANES, TAPWISE, skewed, turns_runs
-from tilewright.kernels.tile import TWO_PASS, View
+from tilewright.kernels.tile import TWO_PASS, View, tiles_along, windows
 from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.problem.epilogue import Pool
 
@@ -79,39 +79,41 @@ def raster(pr: Problem, way: int = AS_IS, bn: int = 0) -> int:
     return max(1, ((view.n - 1) * rows.extent + view.p - 1) * columns.extent + last)
 
 
+def _combine(cf: Values) -> int:
+    """How shares are combined; while that is not known, as if a second kernel pooled."""
+    return cf.get("combine", TWO_PASS)
+
+
 def pool_of(pr: Problem, cf: Values) -> Pool | None:
     """The pool that the kernel itself does: none if a second kernel pools, or if that is not known yet."""
-    return None if cf.get("combine", TWO_PASS) == TWO_PASS else pr.epilogue.pool
+    return None if _combine(cf) == TWO_PASS else pr.epilogue.pool
 
 
-def outputs_of(pr: Problem, cf: Values) -> tuple[int, int]:
-    """Rows and columns of y in a tile that lies within an image; if the kernel pools, of windows.
+def _sums_of(pr: Problem, cf: Values) -> tuple[int, int]:
+    """Rows and columns of sums in a tile that lies within an image.
 
     A tile that is a run of the raster begins with a row and has whole rows.
     """
+    if cf["tall"]:
+        return cf["wn"], cf["bn"]
     view, _, columns = lines(pr, cf["x"], cf["bn"])
     nb = cf["bn"] * cf["wn"]
-    tall, pool = cf["tall"], pool_of(pr, cf)
-    tile_rows = cf["wn"] if tall else (nb - view.q) // columns.extent + 1 if nb >= view.q else 0
-    tile_columns = cf["bn"] if tall else view.q
-    if pool is None:
-        return tile_rows, tile_columns
+    return (nb - view.q) // columns.extent + 1 if nb >= view.q else 0, view.q
 
-    def windows(extent: int) -> int:
-        return (extent - pool.size) // pool.stride + 1 if extent >= pool.size else 0
 
-    return windows(tile_rows), windows(tile_columns)
+def outputs_of(pr: Problem, cf: Values) -> tuple[int, int]:
+    """Rows and columns of y in such a tile: those of the sums or, if the kernel pools, of windows."""
+    rows, columns = _sums_of(pr, cf)
+    return windows(pr, _combine(cf), rows), windows(pr, _combine(cf), columns)
 
 
 def tiles_of(pr: Problem, cf: Values) -> tuple[int, int, int]:
     """Tiles of pixels along images, rows and columns; for runs of the raster all in one number."""
-    pool = pool_of(pr, cf)
-    if not cf["tall"] and pool is None:
+    if not cf["tall"] and pool_of(pr, cf) is None:
         return 1, 1, ceil_div(raster(pr, cf["x"], cf["bn"]), cf["bn"] * cf["wn"])
-    rows, columns = outputs_of(pr, cf)
-    view = View.of(pr)
-    p, q = (view.p, view.q) if pool is None else (pr.y_p, pr.y_q)
-    return view.n, ceil_div(p, max(1, rows)), ceil_div(q, max(1, columns))
+    (rows, columns), view, combine = _sums_of(pr, cf), View.of(pr), _combine(cf)
+    p_tiles = tiles_along(pr, combine, view.p, pr.y_p, rows)
+    return view.n, p_tiles, tiles_along(pr, combine, view.q, pr.y_q, columns)
 
 
 def patch_of(pr: Problem, cf: Values) -> tuple[int, int]:

@@ -36,7 +36,7 @@ from tilewright.kernels.limits import (
 from tilewright.kernels.products import in_word
 from tilewright.kernels.requant import requant_defines
 from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
-from tilewright.kernels.tile import View, image_defines, layer_defines
+from tilewright.kernels.tile import View, image_defines, layer_defines, rows_under
 from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_defines, whole_sums
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -98,6 +98,7 @@ class Kn2row(Family):
         return whole_sums(
             "kn2row", problem, cf["combine"], tiling.blocks, 32 * cf["warps"],
             _defines(problem, tiling, cf, aligned), tiling.w_bytes + RUN_BYTES,
+            (), packer="kn2row_pack.cu", chained=False,
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
@@ -121,7 +122,7 @@ def _shared_bytes(problem: Problem, cf: Values) -> int:
 
 
 RULES = (
-    Rule("rows", lambda problem, th, rb: rb <= th + (problem.r - 1) * problem.dilation[0],
+    Rule("rows", lambda problem, th, rb: rb <= rows_under(problem, th),
          "a step of more rows than the tile sees"),
     Rule("runs", lambda pt, vx: pt % vx == 0, "a lane has whole runs of pixels"),
     Rule("tiles", lambda problem, tw, vx: tw == problem.q or tw % vx == 0, "every tile begins with a run"),

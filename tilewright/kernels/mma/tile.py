@@ -6,7 +6,7 @@ from tilewright.arithmetic import ceil_div
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_GATHERED, tap_words
 from tilewright.kernels.products import E4M3, PLAIN, TF32, THREE
-from tilewright.kernels.tile import ProductTiling
+from tilewright.kernels.tile import ProductTiling, pointwise
 from tilewright.problem import DTYPE_BYTES, Problem
 
 AS_IS, COPIED, GATHERED, WIDENED, PLANES = range(5)
@@ -41,12 +41,8 @@ def ways(pr: Problem) -> tuple[int, ...]:
         first += (GATHERED,)
     if pr.dtype == "f8":
         first += (WIDENED,)
-    return (*first, PLANES) if _planes(pr) else first
-
-
-def _planes(pr: Problem) -> bool:
-    pointwise = (pr.r, pr.s, pr.stride, pr.pad) == (1, 1, (1, 1), (0, 0, 0, 0))
-    return pointwise and (pr.layout_in, pr.layout_out) == ("nchw", "nchw") and pr.p * pr.q > 1
+    planes = pointwise(pr) and pr.layout_in == pr.layout_out == "nchw" and pr.p * pr.q > 1
+    return (*first, PLANES) if planes else first
 
 
 def image_pixels(pr: Problem, way: int) -> int:

@@ -33,7 +33,7 @@ from tilewright.kernels.narrow.tile import (
 )
 from tilewright.kernels.narrow.work import work_of
 from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
-from tilewright.kernels.tile import View, image_defines, layer_defines
+from tilewright.kernels.tile import View, image_defines, layer_defines, rows_under
 from tilewright.kernels.whole_sums import tiles_defines, whole_sums
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
@@ -107,7 +107,7 @@ class Narrow(Family):
         )  # fmt: skip
         return whole_sums(
             self.name, problem, cf["combine"], problem.n * p_tiles * q_tiles, 32 * cf["warps"], defines,
-            filter_bytes(problem) + ZEROS_BYTES,
+            filter_bytes(problem) + ZEROS_BYTES, (), packer="narrow_pack.cu", chained=False,
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
@@ -120,7 +120,7 @@ class Narrow(Family):
 
 
 RULES = (
-    Rule("rows", lambda problem, th: th <= problem.p and th + problem.r - 1 <= MOST_ROWS,
+    Rule("rows", lambda problem, th: th <= problem.p and rows_under(problem, th) <= MOST_ROWS,
          "a thread of more rows than there are, or than bits of a word"),
     Rule("body", lambda problem, cf: sums(problem, cf) * problem.r * problem.s <= MOST_BODY,
          "more multiply-adds in a loop's body than the instruction cache holds", needs="th tw"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import round_up
 from tilewright.kernels.family import Values
+from tilewright.kernels.tile import rows_under
 from tilewright.problem import Problem
 
 BYTES = 4  # of a number
@@ -28,7 +29,7 @@ def edge(pr: Problem) -> int:
 
 def rows(pr: Problem, cf: Values) -> int:
     """Rows of the input under a thread (ROWS)."""
-    return cf["th"] + pr.r - 1
+    return rows_under(pr, cf["th"])
 
 
 def sums(pr: Problem, cf: Values) -> int:

@@ -8,6 +8,7 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
 from tilewright.kernels.narrow.tile import edge, filter_bytes, registers, rows, shared_bytes, sums, taps, tile
 from tilewright.kernels.split_k import left_bytes
+from tilewright.kernels.tile import rows_under
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
@@ -22,7 +23,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     need, shared, share = registers(pr, cf), shared_bytes(pr, cf), pr.c // split
     own, outputs = rows(pr, cf) * cf["tw"], sums(pr, cf)
     beside = rows(pr, cf) * (pr.s - 1 + edge(pr))
-    x_bytes = 4.0 * pr.c * (hb + pr.r - 1) * (wb + BESIDE)
+    x_bytes = 4.0 * pr.c * rows_under(pr, hb) * (wb + BESIDE)
     return GpuWork(
         blocks=blocks, threads=threads, registers=need,
         resident=resident(device, need, threads, shared, cf["mb"]), shared_bytes=shared, steps=share,

@@ -32,7 +32,7 @@ from tilewright.kernels.planar.tile import (
 )
 from tilewright.kernels.planar.work import work_of
 from tilewright.kernels.split_k import operands
-from tilewright.kernels.tile import NONE, up_to
+from tilewright.kernels.tile import NONE, pointwise, up_to
 from tilewright.kernels.untuned.nhwc import copied_first, copy_as_is
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
@@ -60,7 +60,7 @@ class Planar(Family):
             return "it is made for the tensor cores of sm_90"
         if (problem.layout_in, problem.layout_out) != ("nchw", "nchw"):
             return "it copies planes: it takes x and y in nchw"
-        if (problem.r, problem.s, problem.stride, problem.pad) != (1, 1, (1, 1), (0, 0, 0, 0)):
+        if not pointwise(problem):
             return "every pixel is computed from itself: it takes 1x1 filters without stride or padding"
         if problem.groups > 1:
             return "it is made for layers of one group"

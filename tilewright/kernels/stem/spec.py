@@ -86,6 +86,7 @@ class Stem(Family):
                 ("PACK_QUARTERS", packed.quarters), ("PACK_SHIFT", packed.shift),
                 *zip(FAN, packed.fan, strict=True),
             ),
+            packer="stem_pack.cu", chained=False,
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:

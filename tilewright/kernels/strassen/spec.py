@@ -16,6 +16,7 @@ from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch,
 from tilewright.kernels.gemm.spec import Gemm
 from tilewright.kernels.inner import between, program, side_by_side
 from tilewright.kernels.limits import no_gpu
+from tilewright.kernels.tile import pointwise
 from tilewright.kernels.untuned import sizes
 from tilewright.kernels.work import Work
 from tilewright.problem import MAX_EXTENT, Problem
@@ -43,7 +44,7 @@ class Strassen(Family):
         if reason := no_gpu(device) or super().refuses(problem, device):
             return reason
         pr = problem
-        if (pr.r, pr.s, pr.stride) != (1, 1, (1, 1)) or any(pr.pad) or pr.groups != 1:
+        if not pointwise(pr) or pr.groups != 1:
             return "it is no single matrix product: 1x1, stride 1, no padding, one group"
         if pr.epilogue.pool:
             return "the outputs of a pool's window lie in different blocks"

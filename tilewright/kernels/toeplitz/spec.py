@@ -96,6 +96,7 @@ class Toeplitz(Family):
                 ("PACK_TAPS", tiling.taps), ("PACK_FIRST", slope(problem)),
                 ("PACK_STEP", problem.dilation[1]), ("DTYPE", dtype_code(problem)),
             ),
+            packer="toeplitz_pack.cu", chained=False,
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:

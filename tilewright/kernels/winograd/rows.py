@@ -13,10 +13,11 @@ from tilewright.arithmetic import ceil_div, round_up
 from tilewright.device import Device
 from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param, bands_rules, many_channels
 from tilewright.kernels.bound import padding_alone
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.limits import MOST_BODY, blocks_param, no_gpu, shared_rule
-from tilewright.kernels.split_k import left_bytes, operands, partial_sums, pool_apart, second_pass
+from tilewright.kernels.split_k import left_bytes, pool_apart
 from tilewright.kernels.tile import rows_under, up_to
+from tilewright.kernels.whole_sums import whole_sums
 from tilewright.kernels.word import PACKED_POINTS
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -100,15 +101,12 @@ class WinogradRows(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the launch, and another if there is a pool."""
         pr, cf = problem, config.values
-        tiling, combine = tiling_of(pr, cf), pool_apart(pr)
-        grid, block = (tiling.bands.blocks(device, cf), 1, 1), (cf["threads"], 1, 1)
-        main = Launch("winograd_rows", grid, block, operands(combine), tiling.shared_bytes)
-        return Blueprint(
-            source="winograd_rows.cu", defines=tuple(_defines(pr, device, tiling, cf, aligned).items()),
-            launches=(main, *second_pass(pr, combine)), packed_bytes=4 * tiling.f_floats,
-            pack=(("PACK_K", tiling.bands.k_groups * cf["tk"]), ("PACK_C", pr.c),
-                  ("PACK_WINOGRAD", 3), ("PACK_POINTS", cf["points"])), packing=PACKED_POINTS,
-            workspace=partial_sums(pr, combine),
+        tiling = tiling_of(pr, cf)
+        return whole_sums(
+            "winograd_rows", pr, pool_apart(pr), tiling.bands.blocks(device, cf), cf["threads"],
+            _defines(pr, device, tiling, cf, aligned), 4 * tiling.f_floats,
+            (("PACK_K", tiling.bands.k_groups * cf["tk"]), ("PACK_C", pr.c),
+             ("PACK_WINOGRAD", 3), ("PACK_POINTS", cf["points"])), packing=PACKED_POINTS,
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
