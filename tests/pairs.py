@@ -12,9 +12,12 @@ from tilewright.problem import Problem
 Case = TypeVar("Case", bound=Hashable)
 
 
+_NUMBERS: dict[Hashable, int] = {}  # of facts: pairs of numbers are looked up sooner than pairs of tuples
+
+
 def pairs(facts: Iterable[Hashable]) -> frozenset[Hashable]:
     """Every two of the facts of a case, which have the same order in each case."""
-    return frozenset(combinations(facts, 2))
+    return frozenset(combinations([_NUMBERS.setdefault(fact, len(_NUMBERS)) for fact in facts], 2))
 
 
 def fewest(cases: Mapping[Case, Iterable[Hashable]]) -> list[Case]:

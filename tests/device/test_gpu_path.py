@@ -174,8 +174,11 @@ def small_products(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _fitting(texts: Sequence[str]) -> pytest.MarkDecorator:
-    """Each layer with every family that takes it on the CPU, taken for a GPU."""
-    cases = []
+    """Each layer with every family that takes it on the CPU, taken for a GPU.
+
+    By family: processes that share the tests choose configs for few families each, all shapes at once.
+    """
+    cases = list[tuple[str, str]]()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(*LEAST)
         for device in [replace(DEVICES["cpu"], **FACTS)] if "cpu" in DEVICES else []:
@@ -183,6 +186,7 @@ def _fitting(texts: Sequence[str]) -> pytest.MarkDecorator:
                 problem = Problem.parse(text)
                 tuned = [one for one in FAMILIES if one.tunable and one.refuses(problem, device) is None]
                 cases += [(text, one.name) for one in tuned]
+    cases.sort(key=lambda case: case[1])
     return pytest.mark.parametrize(("text", "name"), cases)
 
 
