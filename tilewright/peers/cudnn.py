@@ -18,6 +18,8 @@ from tilewright.problem import Problem
 # An engine's other settings are not tried if its first, which cuDNN recommends, takes this many times as long
 # as the fastest engine's: each takes some 30 ms to build, and there are hundreds.
 SLOW = 1.5
+# Dtypes in which a setting of cuDNN 9.19 is a segmentation fault (n1c256h14w14k512r3s3p1u2-f64 on an H100).
+CRASHES = ("f64",)
 
 # Integer engines read channels by fours or sixteens, and give wrong sums for other numbers of channels.
 _CHANNELS_AT_ONCE = (4, 16)
@@ -59,7 +61,10 @@ class Cudnn(Peer):
             engine.try_first(offer)
         fastest = min((engine.best_us for engine in engines), default=math.inf)
         for engine in engines:
-            engine.try_others(SLOW * fastest, offer)
+            if problem.dtype in CRASHES:
+                engine.leave_others("not tried: of this dtype some are segmentation faults", offer)
+            else:
+                engine.try_others(SLOW * fastest, offer)
         quick = [timed for engine in engines for timed in engine.timed]
         for timed in _best(quick, setting.engines, offer):
             offer.attempt(timed.title, timed.contestant)
@@ -110,12 +115,15 @@ class _Engine:
     def try_others(self, most_us: float, offer: Offer) -> None:
         """Time the other settings, unless the first took longer than ``most_us``."""
         if self.timed and self.best_us > most_us:
-            if self._left:
-                name = f"{self.timed[0].title} in {len(self._left)} other settings"
-                offer.skipped[name] = f"slower: the first took {self.best_us:.1f} us in a quick timing"
+            self.leave_others(f"slower: the first took {self.best_us:.1f} us in a quick timing", offer)
             return
         for plan in self._left:
             self._try(plan, offer)
+
+    def leave_others(self, why: str, offer: Offer) -> None:
+        """Note that the other settings are not tried, and why."""
+        if self.timed and self._left:
+            offer.skipped[f"{self.timed[0].title} in {len(self._left)} other settings"] = why
 
     def _try(self, plan: ExecutionPlan, offer: Offer) -> None:
         arrays, way = self._arrays, self._way
