@@ -1,8 +1,10 @@
 // Which taps of a filter meet the image under an output: worked out once (Met), asked for at each copy.
 //
-//   no padding        one bit for all of them
-//   up to 15 x 15     a bit for each row and column of the filter
-//   more (WIDE)       the first row and column that does, and how many do: they follow one another
+//   no padding      one bit for all of them
+//   up to 15 x 15   a bit for each row and column of the filter
+//   more            the first row and column that does, and how many do: they follow one another
+//
+// MOST_BITS: limits.py has it, too, and counts the words.
 
 #define MOST_BITS 15
 #define NO_TAP 0xffffffffu  // never met
