@@ -249,6 +249,12 @@ def test_im2col_spells_out_its_memory() -> None:
     assert launches["workspace_columns_bytes"] == 3_612_672 <= launches["workspace_bytes"]  # type: ignore[operator]
 
 
+def test_a_layer_that_is_computed_as_another_says_so() -> None:
+    fourier = dict(sections(chosen("n1c1h1w4096k66r1s64u1x16-f32", "gemm")))["launches"]
+    assert fourier["computed_as"] == "n1c16h1w256k66r1s4-f32-nhwc2nchw"  # folded: 16 columns are channels
+    assert "computed_as" not in dict(sections(chosen("n1c64h56w56k64r1s1-f32", "gemm")))["launches"]
+
+
 @pytest.mark.parametrize(("name", "apart"), [("direct", False), ("gemm", True)])
 def test_a_pool_is_fused_or_not_and_the_other_way_is_costed(name: str, apart: bool) -> None:
     subject = chosen("n1c64h56w56k64r1s1-f32+relu+maxpool2", name)

@@ -147,8 +147,10 @@ def _launches(subject: Subject) -> Facts:
     buffers = [one for one in subject.blueprint.workspace if one.nbytes]
     workspace = {f"workspace_{one.name}_bytes": one.nbytes for one in buffers}
     kernels = [launch.kernel for launch in subject.blueprint.launches]
+    inner = subject.family.inner(subject.problem, subject.device)
     return {
         "kernels": Shown(kernels, ", ".join(kernels)),
+        **({"computed_as": str(inner)} if inner is not subject.problem else {}),
         "workspace_bytes": sum(workspace.values()),
         **(workspace if len(subject.blueprint.workspace) > 1 else {}),
         **subject.family.remarks(subject.problem, subject.config),
