@@ -63,6 +63,10 @@ def test_what_it_leaves_to_others(text: str, reason: str) -> None:
     assert reason in (GEMM.refuses(Problem.parse(text), H100) or "")
 
 
+def test_it_takes_any_filter_without_padding() -> None:
+    assert GEMM.refuses(Problem.parse("n1c4h1w99999k64r1s65536-f32"), H100) is None
+
+
 def test_it_takes_a_product_of_few_filters() -> None:
     assert GEMM.refuses(Problem.parse("n1c64h40w40k2r1s1-f32"), H100) is None
 

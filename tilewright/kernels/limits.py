@@ -98,8 +98,9 @@ def too_large(problem: Problem) -> str | None:
 
 def too_wide(problem: Problem) -> str | None:
     """Refuse a padded filter with more rows or columns than taps.h counts."""
-    widest = max(problem.r, problem.s)
-    return f"its filter has more than {MOST_TAPS:,} rows or columns" if widest > MOST_TAPS else None
+    if any(problem.pad) and max(problem.r, problem.s) > MOST_TAPS:
+        return f"its filter has more than {MOST_TAPS:,} rows or columns, and the input is padded"
+    return None
 
 
 def tap_words(problem: Problem) -> int:
