@@ -6,7 +6,9 @@
 //
 // As an implicit GEMM such a layer has 1 to 4 columns, of which tensor cores have 8 or more, and an input is read once
 // for each tap. Here a product has all K R S taps (3x3 to 3 channels: 27 of 32), an input is read once, straight from
-// global memory into a fragment, and what is left is R S adds for an output.
+// global memory into a fragment, and what is left is R S adds for an output. Of a large filter a product has the K S
+// taps of one row (9x9 to 3 channels: 27 of 32); the products of its R rows, which read an input each, are summed in
+// registers, and S adds are left. TAP_R is how many rows of the filter have taps, R or 1.
 //
 //     x, a row of pixels      taps of a pixel, in shared memory        an output
 //     C channels       *      27 = 3 channels of 3x3            ->     9 of them, of 9 neighbouring pixels
@@ -22,7 +24,7 @@
 //
 // Knobs (spec.py has their values and rules, docs/families.md what each buys):
 //   HB WB        th, tw: the block's tile of outputs
-//   RB           rb 1 .. 24: rows of x in a step
+//   RB           rb 1 .. 24: rows of taps in a step
 //   PT VX        pt 1 .. 8: products of a warp side by side; vx 1 .. 8: pixels that a lane loads at once
 //   F_SHARED     f: the filter in shared memory, or a lane's registers
 //   SPLIT WARPS  split 1 .. 8, warps 1 .. 16: shares of C in a block, and its warps
@@ -32,15 +34,16 @@
 
 #define THREADS (32 * WARPS)
 #define KB K
-#define TAPS (K * R * S)
+#define TAPS (K * TAP_R * S)
+#define SUM_R (R / TAP_R)                  // rows of the filter whose products are summed
 #define MT ((TAPS + 15) / 16)              // pieces of a product
-#define XH (HB + (R - 1) * DIL_H)          // rows of x under the tile
+#define XH (HB + (TAP_R - 1) * DIL_H)      // rows of taps of the tile
 #define TURNS ((XH + RB - 1) / RB)
 #define PIXELS (RB * COLUMNS)              // of a step
 #define UNIT (8 * PT)                      // pixels that a warp takes at once
 #define CHUNK (16 * IN_WORD)               // channels of two products
 #define CHUNKS ((C + CHUNK - 1) / CHUNK)
-#define W_WORDS (CHUNKS * 2 * MT * 128)
+#define W_WORDS (SUM_R * CHUNKS * 2 * MT * 128)
 #define W_STAGED (F_SHARED ? W_WORDS : 0)
 
 #include "tile.h"
@@ -74,12 +77,12 @@ INLINE void keep_taps(SHARED acc_t *ring, acc_t acc[MT][PT][4], int row0, int fi
 INLINE void add_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const SHARED acc_t *ring,
                    Place at, int row0 SCALE_PARAMETER) {
     NO_UNROLL for (int item = THREAD(0); item < K * RB * WB; item += THREADS) {
-        const int k = item / (RB * WB), q = item % WB, p = row0 + item / WB % RB - (R - 1) * DIL_H;
+        const int k = item / (RB * WB), q = item % WB, p = row0 + item / WB % RB - (TAP_R - 1) * DIL_H;
         if (p < 0 || p >= HB) continue;
-        const SHARED acc_t *column = ring + k * (R * S) * PITCH + q + LEAD;
+        const SHARED acc_t *column = ring + k * (TAP_R * S) * PITCH + q + LEAD;
         int slot = p % RING;
         acc_t sum = 0;
-        UNROLL for (int r = 0; r < R; r++) {
+        UNROLL for (int r = 0; r < TAP_R; r++) {
             UNROLL for (int share = 0; share < SPLIT; share++)
                 UNROLL for (int s = 0; s < S; s++)
                     sum += column[taps_at(slot, share) + (r * S + s) * PITCH + s * DIL_W];

@@ -3,7 +3,8 @@
 //   stage_w          the filter into shared memory, if F_SHARED
 //   FIND_FILTER      the filter, of words [chunk][step][piece][lane][4] as it is packed: staged, or a lane's in its
 //                    registers
-//   sum_up           the taps of UNIT pixels, of one share of the channels: of every SPLIT-th chunk
+//   sum_up           the taps of UNIT pixels, of one share of the channels: of every SPLIT-th chunk; if SUM_R > 1,
+//                    over as many rows of the filter
 //   RUN, STORE_RUN   sums of a lane that are neighbours in the ring
 //
 // A chunk is two products. Lane t of the four that share a pixel has words 4 t .. 4 t + 3 of its 16: of the first
@@ -45,10 +46,10 @@ typedef struct {
     int plane;                // numbers to the next channel, or none
 } Pixel;
 
-// Pixel `pixel` of those that are taken in the step whose first row is row0.
-INLINE Pixel find_pixel(const GLOBAL in_t *x, const GLOBAL in_t *zeros, Place at, int row0, int pixel) {
+// Pixel `pixel` of those that are taken in the step whose first row is row0, and of these under row r of the filter.
+INLINE Pixel find_pixel(const GLOBAL in_t *x, const GLOBAL in_t *zeros, Place at, int row0, int pixel, int r) {
     Pixel it = {zeros, 0};
-    const int row = row0 + pixel / COLUMNS, h = at.p0 - PAD_T + row, w = at.q0 - PAD_L - LEAD + pixel % COLUMNS;
+    const int row = row0 + pixel / COLUMNS, h = at.p0 - PAD_T + row + r * DIL_H, w = at.q0 - PAD_L - LEAD + pixel % COLUMNS;
     if ((unsigned)h < H && (unsigned)w < W && row < XH && (PIXELS % UNIT == 0 || pixel < PIXELS))
         it.from = x + X_AT(at.n, 0, h, w), it.plane = PLANE_STEP;
     return it;
@@ -71,8 +72,8 @@ typedef const unsigned *filter_t;
 #else
 typedef const unsigned (*filter_t)[2][MT][4];
 #define FIND_FILTER(name, shared, w, share, lane)                                                              \
-    unsigned name[SHARE_CHUNKS][2][MT][4];                                                                     \
-    UNROLL for (int i = 0; i < SHARE_CHUNKS; i++)                                                              \
+    unsigned name[SUM_R * SHARE_CHUNKS][2][MT][4];                                                             \
+    UNROLL for (int i = 0; i < SUM_R * SHARE_CHUNKS; i++)                                                              \
         UNROLL for (int j = 0; j < 2 * MT; j++)                                                                \
             fetch4(name[i][j / MT][j % MT],                                                                    \
                    (const unsigned *)(w) + (((i * SPLIT + (share)) * 2 * MT + j) * 32 + (lane)) * 4)
@@ -152,20 +153,22 @@ INLINE void multiply(acc_t acc[MT][PT][4], const unsigned words[PT][4], filter_t
 
 INLINE void sum_up(acc_t acc[MT][PT][4], const in_t *x, const in_t *zeros, filter_t filter, Place at, int row0,
                    int first, int share, int lane) {
-    Pixel mine[PLACES];
-    UNROLL for (int i = 0; i < PLACES; i++)
-        mine[i] = find_pixel(x, zeros, at, row0, first + VX * (8 * i + lane / 4));
     UNROLL for (int m = 0; m < MT; m++)
         UNROLL for (int i = 0; i < PT; i++) UNROLL for (int e = 0; e < 4; e++) acc[m][i][e] = 0;
-    UNROLL_BY(F_SHARED ? 1 : BATCHES) for (int j = 0; j < SHARE_CHUNKS; j += AT_ONCE) {
-        unsigned raw[AT_ONCE][PLACES][4 * VX];
-        UNROLL for (int one = 0; one < AT_ONCE; one++)
-            UNROLL for (int i = 0; i < PLACES; i++)
-                ask_for(raw[one][i], mine[i], zeros, (j + one) * SPLIT + share, lane % 4);
-        UNROLL for (int one = 0; one < AT_ONCE; one++) {
-            unsigned words[PT][4];
-            UNROLL for (int i = 0; i < PLACES; i++) make_words(words + i * VX, raw[one][i]);
-            multiply(acc, words, filter, j + one, share, lane);
+    UNROLL_BY(F_SHARED ? 1 : SUM_R) for (int r = 0; r < SUM_R; r++) {
+        Pixel mine[PLACES];
+        UNROLL for (int i = 0; i < PLACES; i++)
+            mine[i] = find_pixel(x, zeros, at, row0, first + VX * (8 * i + lane / 4), r);
+        UNROLL_BY(F_SHARED ? 1 : BATCHES) for (int j = 0; j < SHARE_CHUNKS; j += AT_ONCE) {
+            unsigned raw[AT_ONCE][PLACES][4 * VX];
+            UNROLL for (int one = 0; one < AT_ONCE; one++)
+                UNROLL for (int i = 0; i < PLACES; i++)
+                    ask_for(raw[one][i], mine[i], zeros, (j + one) * SPLIT + share, lane % 4);
+            UNROLL for (int one = 0; one < AT_ONCE; one++) {
+                unsigned words[PT][4];
+                UNROLL for (int i = 0; i < PLACES; i++) make_words(words + i * VX, raw[one][i]);
+                multiply(acc, words, filter, r * SHARE_CHUNKS + j + one, share, lane);
+            }
         }
     }
 }
@@ -186,14 +189,17 @@ INLINE void sum_up(acc_t acc[MT][PT][4], const GLOBAL in_t *x, const GLOBAL in_t
         for (int i = 0; i < PT; i++)
             for (int e = 0; e < 4; e++) {
                 const int column = lane % 4 * 2 + e % 2, tap = lane / 4 + e / 2 * 8;
-                const Pixel it = find_pixel(x, zeros, at, row0, first + i / VX * 8 * VX + column * VX + i % VX);
+                const int pixel = first + i / VX * 8 * VX + column * VX + i % VX;
                 acc_t sum = 0;
-                for (int chunk = share; chunk < CHUNKS; chunk += SPLIT)
-                    for (int word = 0; word < 16; word++) {
-                        const int from = (chunk * 2 + word % 4 / 2) * MT + m, of = tap % 8 * 4 + word / 4;
-                        sum = dot_word(word_of(it, chunk * 16 + word),
-                                       filter[(from * 32 + of) * 4 + word % 2 * 2 + tap / 8], sum);
-                    }
+                for (int r = 0; r < SUM_R; r++) {
+                    const Pixel it = find_pixel(x, zeros, at, row0, pixel, r);
+                    for (int chunk = share; chunk < CHUNKS; chunk += SPLIT)
+                        for (int word = 0; word < 16; word++) {
+                            const int from = ((r * CHUNKS + chunk) * 2 + word % 4 / 2) * MT + m;
+                            const int of = (from * 32 + tap % 8 * 4 + word / 4) * 4 + word % 2 * 2 + tap / 8;
+                            sum = dot_word(word_of(it, chunk * 16 + word), filter[of], sum);
+                        }
+                }
                 acc[m][i][e] = sum;
             }
 }

@@ -10,6 +10,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.kn2row.tile import (
     CHUNK_WORDS,
+    MOST_TAPS,
     RUN_BYTES,
     Kn2rowTiling,
     chunks,
@@ -18,7 +19,10 @@ from tilewright.kernels.kn2row.tile import (
     lead,
     pieces,
     registers,
+    rows_of_taps,
     runs,
+    summed_rows,
+    tap_rows,
     taps,
     tiling_of,
     units,
@@ -36,12 +40,12 @@ from tilewright.kernels.limits import (
 from tilewright.kernels.products import in_word
 from tilewright.kernels.requant import requant_defines
 from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
-from tilewright.kernels.tile import View, image_defines, layer_defines, rows_under
+from tilewright.kernels.tile import View, image_defines, layer_defines
 from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_defines, whole_sums
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
-MOST_TAPS = 96  # of all output channels: a warp has the sums of all of them
+MOST_SUMMED = 8  # output channels if rows of the filter are summed: an implicit GEMM has a column for each
 MOST_COLUMNS = 512
 MOST_SUMS = 24  # products that a warp holds at once, each four sums of a thread
 ROWS = (4, 8, 16, 32, 64, 128)  # of outputs
@@ -66,8 +70,11 @@ class Kn2row(Family):
             return "it computes the taps of every pixel: a stride would leave most of them unused"
         if problem.r * problem.s == 1:
             return "its filter has one tap, and an output no neighbours' taps to add up"
-        if taps(problem) > MOST_TAPS:
-            return f"output channels and taps are more than {MOST_TAPS}: it is made for few output channels"
+        if taps(problem) > MOST_TAPS or (summed_rows(problem) > 1 and problem.k > MOST_SUMMED):
+            return (
+                f"output channels and taps are more than {MOST_TAPS}, and of one row of the filter too, "
+                f"or output channels more than {MOST_SUMMED}: it is made for few output channels"
+            )
         if columns_of(problem, _widths(problem)[0], runs(problem)[-1]) > MOST_COLUMNS:
             return f"an output sees more than {MOST_COLUMNS} columns"
         return None
@@ -78,7 +85,7 @@ class Kn2row(Family):
             POOL_PARAM,
             Param("th", (*(v for v in ROWS if v < problem.p), problem.p), "output rows of a block"),
             Param("tw", _widths(problem), "output columns of a block"),
-            Param("rb", (1, 2, 3, 4, 6, 8, 12, 16, 20, 24), "rows of the input in a step"),
+            Param("rb", (1, 2, 3, 4, 6, 8, 12, 16, 20, 24), "rows of taps in a step"),
             Param("vx", runs(problem), "neighbouring pixels that a lane loads at once (in nchw)"),
             Param("pt", (1, 2, 4, 8), "eights of pixels that a warp takes at once"),
             Param("f", (0, 1), "where the filter is kept", ("registers", "shared memory")),
@@ -98,7 +105,7 @@ class Kn2row(Family):
         return whole_sums(
             "kn2row", problem, cf["combine"], tiling.blocks, 32 * cf["warps"],
             _defines(problem, tiling, cf, aligned), tiling.w_bytes + RUN_BYTES,
-            (), packer="kn2row_pack.cu", chained=False,
+            (("TAP_R", tap_rows(problem)),), packer="kn2row_pack.cu", chained=False,
         )  # fmt: skip
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
@@ -106,10 +113,10 @@ class Kn2row(Family):
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """Length of the longest chain of adds: a tap's products, padded to whole chunks; then all taps."""
+        """Length of the longest chain of adds: a tap's products, padded to whole chunks; then taps."""
         split = config["split"]
-        along = chunks(problem) // split * CHUNK_WORDS * in_word(problem)
-        return along + problem.r * problem.s * split
+        along = summed_rows(problem) * chunks(problem) // split * CHUNK_WORDS * in_word(problem)
+        return along + tap_rows(problem) * problem.s * split
 
 
 def _widths(pr: Problem) -> tuple[int, ...]:
@@ -122,8 +129,8 @@ def _shared_bytes(problem: Problem, cf: Values) -> int:
 
 
 RULES = (
-    Rule("rows", lambda problem, th, rb: rb <= rows_under(problem, th),
-         "a step of more rows than the tile sees"),
+    Rule("rows", lambda problem, th, rb: rb <= rows_of_taps(problem, th),
+         "a step of more rows than the tile has"),
     Rule("runs", lambda pt, vx: pt % vx == 0, "a lane has whole runs of pixels"),
     Rule("tiles", lambda problem, tw, vx: tw == problem.q or tw % vx == 0, "every tile begins with a run"),
     Rule("sums", lambda problem, pt: pieces(problem) * pt <= MOST_SUMS, "more than 96 sums of a thread"),
@@ -148,7 +155,7 @@ def _defines(pr: Problem, tiling: Kn2rowTiling, cf: Values, aligned: bool) -> Va
         **input_defines(pr, tiling.shared_bytes),
         HB=cf["th"], WB=cf["tw"], RB=cf["rb"], PT=cf["pt"], F_SHARED=cf["f"], SPLIT=cf["split"],
         WARPS=cf["warps"], MIN_BLOCKS=cf["mb"],
-        COLUMNS=tiling.columns, PITCH=tiling.pitch, RING=tiling.ring, LEAD=lead(pr, cf["vx"]), VX=cf["vx"],
+        TAP_R=tap_rows(pr), COLUMNS=tiling.columns, PITCH=tiling.pitch, RING=tiling.ring, LEAD=lead(pr, cf["vx"]), VX=cf["vx"],
         WHOLE=int(aligned and whole(pr, cf["vx"])), AT_ONCE=chunks_at_once(pr, cf),
         **layer_defines(pr, view), **image_defines(pr, view),
         **tiles_defines(cf["combine"], 1, tiling.p_tiles, tiling.q_tiles),

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from tilewright.arithmetic import ceil_div
 from tilewright.kernels.family import Values
 from tilewright.kernels.products import LANES, WORD, in_word
-from tilewright.kernels.tile import columns_under, rows_under
+from tilewright.kernels.tile import columns_under
 from tilewright.problem import DTYPE_BYTES, Problem
 
+MOST_TAPS = 96  # of all output channels: a warp has the sums of all of them
 PIECE, EIGHT = 16, 8  # taps and pixels of a product
 RUN_BYTES = 16  # most that a lane loads at once
 CHUNK_WORDS = 16  # words of a pixel in two products
@@ -17,9 +18,24 @@ MOST_AT_ONCE = 16  # most loads of a lane in flight
 SUM_BYTES = 4
 
 
+def tap_rows(pr: Problem) -> int:
+    """Rows of the filter that have taps (TAP_R): all; or one, if all taps of a large filter are too many."""
+    return pr.r if pr.k * pr.r * pr.s <= MOST_TAPS else 1
+
+
+def summed_rows(pr: Problem) -> int:
+    """Rows of the filter whose products are summed before taps are kept (SUM_R)."""
+    return pr.r // tap_rows(pr)
+
+
 def taps(pr: Problem) -> int:
-    """Taps of all output channels: the results computed for each pixel of the input."""
-    return pr.k * pr.r * pr.s
+    """Taps of all output channels: the results computed for each pixel."""
+    return pr.k * tap_rows(pr) * pr.s
+
+
+def rows_of_taps(pr: Problem, outputs: int) -> int:
+    """Rows of taps that ``outputs`` rows of outputs add up."""
+    return outputs + (tap_rows(pr) - 1) * pr.dilation[0]
 
 
 def pieces(pr: Problem) -> int:
@@ -61,7 +77,7 @@ def widths(pr: Problem, eights: tuple[int, ...]) -> tuple[int, ...]:
 class Kn2rowTiling:
     """Sizes derived from a problem and a config; the kernel has defines of the same names.
 
-    ``rows``: of the input under a tile, in ``turns`` iterations of ``rb``. ``columns``: of the input, whole
+    ``rows``: of taps of a tile, in ``turns`` iterations of ``rb``. ``columns``: of the input, whole
     eights; ``pitch``: from one tap's row to the next tap's. ``ring``: rows whose taps are kept.
     """
 
@@ -85,11 +101,11 @@ def columns_of(pr: Problem, tw: int, run: int) -> int:
 def tiling_of(pr: Problem, cf: Values) -> Kn2rowTiling:
     """Return the tiling of a config."""
     th, rb, split = cf["th"], cf["rb"], cf["split"]
-    rows, columns = rows_under(pr, th), columns_of(pr, cf["tw"], cf["vx"])
+    rows, columns = rows_of_taps(pr, th), columns_of(pr, cf["tw"], cf["vx"])
     turns = ceil_div(rows, rb)
     pitch = EIGHT * (columns // EIGHT | 1)  # an odd number of eights puts neighbouring taps in other banks
-    ring = rb if turns == 1 else rows_under(pr, 1) - 1 + 2 * rb
-    w_bytes = chunks(pr) * 2 * pieces(pr) * 32 * RUN_BYTES
+    ring = rb if turns == 1 else rows_of_taps(pr, 1) - 1 + 2 * rb
+    w_bytes = summed_rows(pr) * chunks(pr) * 2 * pieces(pr) * 32 * RUN_BYTES
     p_tiles, q_tiles = ceil_div(pr.p, th), ceil_div(pr.q, cf["tw"])
     return Kn2rowTiling(
         p_tiles=p_tiles, q_tiles=q_tiles, blocks=pr.n * p_tiles * q_tiles, rows=rows, turns=turns,
@@ -119,5 +135,5 @@ def chunks_at_once(pr: Problem, cf: Values) -> int:
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: sums, words of the input and the filter, addresses."""
     sums, words = 4 * pieces(pr) * cf["pt"], 4 * cf["pt"] * chunks_at_once(pr, cf)
-    filter_ = 8 * pieces(pr) * chunks(pr) // cf["split"] if cf["f"] == 0 else 8
+    filter_ = 8 * pieces(pr) * summed_rows(pr) * chunks(pr) // cf["split"] if cf["f"] == 0 else 8
     return sums + words + filter_ + 3 * ceil_div(cf["pt"], cf["vx"]) + 34

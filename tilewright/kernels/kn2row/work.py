@@ -11,6 +11,8 @@ from tilewright.kernels.kn2row.tile import (
     chunks_at_once,
     pieces,
     registers,
+    summed_rows,
+    tap_rows,
     taps,
     tiling_of,
     units,
@@ -18,6 +20,7 @@ from tilewright.kernels.kn2row.tile import (
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION
 from tilewright.kernels.split_k import left_bytes, stored_bytes
+from tilewright.kernels.tile import rows_under
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -32,14 +35,16 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     threads, share = 32 * warps, chunks(pr) / split
     rounds = ceil_div(units(pr, cf), warps // split)  # batches of pixels of a warp in an iteration
     turns = tiling.turns * rounds
-    products = turns * share * 2 * pieces(pr) * cf["pt"]
-    x_loads, w_loads = turns * share * chunk_loads(pr, cf), turns * share * 2 * pieces(pr) * cf["f"]
+    passes = turns * share * summed_rows(pr)  # over a chunk of its pixels
+    products = passes * 2 * pieces(pr) * cf["pt"]
+    x_loads, w_loads = passes * chunk_loads(pr, cf), passes * 2 * pieces(pr) * cf["f"]
     pixels, sums = tiling.rows * tiling.columns, pr.k * cf["th"] * cf["tw"]
-    adds = sums * pr.r * pr.s * split
-    waits = rounds * share / chunks_at_once(pr, cf) * LOAD_CYCLES
-    finishing = FINISH_CYCLES + ADD_CYCLES * pr.r * pr.s * split
+    added = tap_rows(pr) * pr.s * split  # for an output
+    adds = sums * added
+    waits = rounds * share * summed_rows(pr) / chunks_at_once(pr, cf) * LOAD_CYCLES
+    finishing = FINISH_CYCLES + ADD_CYCLES * added
     waits += ceil_div(pr.k * cf["rb"] * cf["tw"], threads) * finishing
-    x_bytes = float(pixels * pr.c * DTYPE_BYTES[pr.dtype])
+    x_bytes = float(rows_under(pr, cf["th"]) * tiling.columns * pr.c * DTYPE_BYTES[pr.dtype])
     return GpuWork(
         blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),
         resident=resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"]),
