@@ -11,13 +11,15 @@
 // product 4 t and 4 t + 1, where the instruction has words t and t + 4. The filter is packed in the same order.
 //
 // needs: WHOLE     x may be read in whole words: of a pixel's channels, or of VX pixels of a channel
-//        AT_ONCE   chunks whose loads are under way together
+//        AT_ONCE   chunks whose loads are under way together, a batch
+//        BODY      batches in the body of the loop, if the filter is in shared memory
 
 #include "fetch.h"
 #include "mma_sync.h"
 #include "kn2row_words.h"
 
 #define PLANE_STEP (X_NHWC ? 1 : H * W)  // numbers to the next channel
+#define UNIT_OF_X (X_NHWC ? C : 1)       // numbers to the next pixel
 #define SHARE_CHUNKS (CHUNKS / SPLIT)
 #if X_NHWC
 #define RUN 2
@@ -46,12 +48,24 @@ typedef struct {
     int plane;                // numbers to the next channel, or none
 } Pixel;
 
-// Pixel `pixel` of those that are taken in the step whose first row is row0, and of these under row r of the filter.
-INLINE Pixel find_pixel(const GLOBAL in_t *x, const GLOBAL in_t *zeros, Place at, int row0, int pixel, int r) {
+typedef struct {
+    const GLOBAL in_t *from;  // channel 0 of a pixel under row 0 of the filter, wherever that is
+    int h;                    // its row in x; outside of all, if its column is
+} Spot;
+
+// Where pixel `pixel` is of those that are taken in the step whose first row is row0.
+INLINE Spot find_spot(const GLOBAL in_t *x, Place at, int row0, int pixel) {
+    const int row = row0 + pixel / COLUMNS, h = at.p0 - PAD_T + row, w = at.q0 - PAD_L - LEAD + pixel % COLUMNS;
+    const int exists = (unsigned)w < W && row < XH && (PIXELS % UNIT == 0 || pixel < PIXELS);
+    const Spot it = {x + X_AT(at.n, 0, h, w), exists ? h : -H - R * DIL_H};
+    return it;
+}
+
+// The pixel under row r of the filter.
+INLINE Pixel under(Spot its, const GLOBAL in_t *zeros, int r) {
+    const int exists = (unsigned)(its.h + r * DIL_H) < H;
     Pixel it = {zeros, 0};
-    const int row = row0 + pixel / COLUMNS, h = at.p0 - PAD_T + row + r * DIL_H, w = at.q0 - PAD_L - LEAD + pixel % COLUMNS;
-    if ((unsigned)h < H && (unsigned)w < W && row < XH && (PIXELS % UNIT == 0 || pixel < PIXELS))
-        it.from = x + X_AT(at.n, 0, h, w), it.plane = PLANE_STEP;
+    if (exists) it.from = its.from + (offset_t)(r * DIL_H * W) * UNIT_OF_X, it.plane = PLANE_STEP;
     return it;
 }
 
@@ -88,6 +102,7 @@ typedef const unsigned (*filter_t)[2][MT][4];
 #endif
 #define PLACES (PT / VX)  // a lane's pixels, or runs of them
 #define BATCHES (SHARE_CHUNKS / AT_ONCE)
+#define AHEAD (SUM_R > 1)                     // a batch is asked for while that before it is multiplied
 
 // What a lane loads for a pixel, or a run, of chunk `chunk`: asked for here, and made into words (make_words) when all
 // of a batch has been asked for: rounding, say, would wait for each.
@@ -151,25 +166,34 @@ INLINE void multiply(acc_t acc[MT][PT][4], const unsigned words[PT][4], filter_t
         }
 }
 
+// Ask for the words of a batch: AT_ONCE chunks of all places, of a row of the filter.
+INLINE void ask_for_batch(unsigned raw[AT_ONCE][PLACES][4 * VX], const Spot spots[PLACES], const in_t *zeros, int batch,
+                          int share, int lane) {
+    const int r = batch / BATCHES, j = batch % BATCHES * AT_ONCE;
+    UNROLL for (int i = 0; i < PLACES; i++) {
+        const Pixel mine = under(spots[i], zeros, r);
+        UNROLL for (int one = 0; one < AT_ONCE; one++)
+            ask_for(raw[one][i], mine, zeros, (j + one) * SPLIT + share, lane % 4);
+    }
+}
+
 INLINE void sum_up(acc_t acc[MT][PT][4], const in_t *x, const in_t *zeros, filter_t filter, Place at, int row0,
                    int first, int share, int lane) {
     UNROLL for (int m = 0; m < MT; m++)
         UNROLL for (int i = 0; i < PT; i++) UNROLL for (int e = 0; e < 4; e++) acc[m][i][e] = 0;
-    UNROLL_BY(F_SHARED ? 1 : SUM_R) for (int r = 0; r < SUM_R; r++) {
-        Pixel mine[PLACES];
-        UNROLL for (int i = 0; i < PLACES; i++)
-            mine[i] = find_pixel(x, zeros, at, row0, first + VX * (8 * i + lane / 4), r);
-        UNROLL_BY(F_SHARED ? 1 : BATCHES) for (int j = 0; j < SHARE_CHUNKS; j += AT_ONCE) {
-            unsigned raw[AT_ONCE][PLACES][4 * VX];
-            UNROLL for (int one = 0; one < AT_ONCE; one++)
-                UNROLL for (int i = 0; i < PLACES; i++)
-                    ask_for(raw[one][i], mine[i], zeros, (j + one) * SPLIT + share, lane % 4);
-            UNROLL for (int one = 0; one < AT_ONCE; one++) {
-                unsigned words[PT][4];
-                UNROLL for (int i = 0; i < PLACES; i++) make_words(words + i * VX, raw[one][i]);
-                multiply(acc, words, filter, r * SHARE_CHUNKS + j + one, share, lane);
-            }
-        }
+    const int batches = SUM_R * BATCHES;
+    Spot spots[PLACES];
+    UNROLL for (int i = 0; i < PLACES; i++) spots[i] = find_spot(x, at, row0, first + VX * (8 * i + lane / 4));
+    unsigned raw[AT_ONCE][PLACES][4 * VX];
+    if (AHEAD) ask_for_batch(raw, spots, zeros, 0, share, lane);
+    UNROLL_BY(F_SHARED ? BODY : batches) for (int batch = 0; batch < batches; batch++) {
+        unsigned words[AT_ONCE][PT][4];
+        if (!AHEAD) ask_for_batch(raw, spots, zeros, batch, share, lane);
+        UNROLL for (int one = 0; one < AT_ONCE; one++)
+            UNROLL for (int i = 0; i < PLACES; i++) make_words(words[one] + i * VX, raw[one][i]);
+        if (AHEAD && batch + 1 < batches) ask_for_batch(raw, spots, zeros, batch + 1, share, lane);
+        UNROLL for (int one = 0; one < AT_ONCE; one++)
+            multiply(acc, words[one], filter, batch * AT_ONCE + one, share, lane);
     }
 }
 
@@ -190,9 +214,10 @@ INLINE void sum_up(acc_t acc[MT][PT][4], const GLOBAL in_t *x, const GLOBAL in_t
             for (int e = 0; e < 4; e++) {
                 const int column = lane % 4 * 2 + e % 2, tap = lane / 4 + e / 2 * 8;
                 const int pixel = first + i / VX * 8 * VX + column * VX + i % VX;
+                const Spot spot = find_spot(x, at, row0, pixel);
                 acc_t sum = 0;
                 for (int r = 0; r < SUM_R; r++) {
-                    const Pixel it = find_pixel(x, zeros, at, row0, pixel, r);
+                    const Pixel it = under(spot, zeros, r);
                     for (int chunk = share; chunk < CHUNKS; chunk += SPLIT)
                         for (int word = 0; word < 16; word++) {
                             const int from = ((r * CHUNKS + chunk) * 2 + word % 4 / 2) * MT + m;

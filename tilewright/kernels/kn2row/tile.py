@@ -15,6 +15,7 @@ PIECE, EIGHT = 16, 8  # taps and pixels of a product
 RUN_BYTES = 16  # most that a lane loads at once
 CHUNK_WORDS = 16  # words of a pixel in two products
 MOST_AT_ONCE = 16  # most loads of a lane in flight
+MOST_IN_BODY = 512  # most products in a loop's body
 SUM_BYTES = 4
 
 
@@ -128,12 +129,24 @@ def chunk_loads(pr: Problem, cf: Values) -> int:
 
 def chunks_at_once(pr: Problem, cf: Values) -> int:
     """Chunks whose loads are in flight together (AT_ONCE): the same number in each loop iteration."""
-    share, most = max(1, chunks(pr) // cf["split"]), max(1, MOST_AT_ONCE // chunk_loads(pr, cf))
+    loads = MOST_AT_ONCE // (2 if summed_rows(pr) > 1 else 1)  # two batches: one ahead
+    share, most = max(1, chunks(pr) // cf["split"]), max(1, loads // chunk_loads(pr, cf))
     return next(n for n in range(min(share, most), 0, -1) if share % n == 0)
+
+
+def batches_in_body(pr: Problem, cf: Values) -> int:
+    """Batches of chunks that the loop over them has in its body (BODY): the same number in each iteration."""
+    if summed_rows(pr) == 1:
+        return 1
+    at_once = chunks_at_once(pr, cf)
+    batches = summed_rows(pr) * chunks(pr) // cf["split"] // at_once
+    most = max(1, MOST_IN_BODY // (2 * pieces(pr) * cf["pt"] * at_once))
+    return next(n for n in range(min(batches, most), 0, -1) if batches % n == 0)
 
 
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: sums, words of the input and the filter, addresses."""
-    sums, words = 4 * pieces(pr) * cf["pt"], 4 * cf["pt"] * chunks_at_once(pr, cf)
+    ahead = 2 if summed_rows(pr) > 1 else 1
+    sums, words = 4 * pieces(pr) * cf["pt"], 4 * cf["pt"] * chunks_at_once(pr, cf) * ahead
     filter_ = 8 * pieces(pr) * summed_rows(pr) * chunks(pr) // cf["split"] if cf["f"] == 0 else 8
     return sums + words + filter_ + 3 * ceil_div(cf["pt"], cf["vx"]) + 34
