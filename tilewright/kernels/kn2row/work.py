@@ -26,6 +26,7 @@ from tilewright.problem import DTYPE_BYTES, Problem
 
 # Fitted to 1,400 trials of 18 problems on an H100.
 LOAD_CYCLES = 600.0  # latency of the loads that a warp issues together
+PIXEL_LINES = 8.0  # a load of a warp is of eight pixels; in nchw of four channels
 ADD_CYCLES, FINISH_CYCLES = 12.0, 250.0  # of a tap that a thread adds up, and of an output
 
 
@@ -38,6 +39,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     passes = turns * share * summed_rows(pr)  # over a chunk of its pixels
     products = passes * 2 * pieces(pr) * cf["pt"]
     x_loads, w_loads = passes * chunk_loads(pr, cf), passes * 2 * pieces(pr) * cf["f"]
+    lines = PIXEL_LINES if pr.layout_in == "nhwc" else PIXEL_LINES / 2  # of the L1 cache that a load meets
     pixels, sums = tiling.rows * tiling.columns, pr.k * cf["th"] * cf["tw"]
     added = tap_rows(pr) * pr.s * split  # for an output
     adds = sums * added
@@ -52,7 +54,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         fma=products + adds / threads, shared_loads=w_loads + adds / threads,
         staging=x_loads * 8.0 + turns * cf["pt"] * (16.0 + 3.0 * taps(pr) / 16),
         epilogue=sums / threads * 30.0,
-        wavefronts=(pixels * taps(pr) * split + adds) / 32 + 4.0 * w_loads * warps,
+        wavefronts=(pixels * taps(pr) * split + adds) / 32 + (4.0 * w_loads + lines * x_loads) * warps,
         load_bytes=x_bytes + tiling.w_bytes,
         store_sectors=sums * stored_bytes(pr, combine) / 32,
         dram_bytes=float(pr.x_bytes + tiling.w_bytes + pr.y_bytes),
