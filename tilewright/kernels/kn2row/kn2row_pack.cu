@@ -4,8 +4,8 @@
 //   word i of a lane  of tap 16 piece + lane / 4 + i % 2 * 8, and of channel word
 //                     16 chunk + lane % 4 * 4 + step * 2 + i / 2
 //
-// A tap is one of K x TAP_R x S; a channel word is IN_WORD channels, zeros past the last. Behind the filter come four words
-// of zeros, for pixels that do not exist.
+// A tap is one of K x TAP_R x S; a channel word is IN_WORD channels, zeros past the last. Behind the filter come four
+// words of zeros, for pixels that do not exist.
 
 #include "loop.h"
 #include "types.h"
