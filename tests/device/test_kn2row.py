@@ -49,12 +49,13 @@ LAYERS = (
     ("n1c24h10w18k3r3s3p1-tf32", dict(vx=2, tw=12, pt=2, split=2, warps=4)),
     ("n1c16h9w17k3r3s3p1-tf32", dict(tw=17, pt=1)),
     ("n2c32h9w20k3r7s7p3-f16-nhwc+bias", dict(tw=18)),  # rows of the filter are summed: too many taps
-    ("n1c80h11w17k2r9s9p4-f16-nhwc+relu", dict(tw=16, rb=3, split=1, pt=2)),
+    ("n1c80h11w17k2r9s9p4-f16-nhwc+relu", dict(tw=16, rb=4, split=1, pt=2)),
+    ("n1c32h11w20k3r7s7p3-f16-nhwc+bias", dict(tw=18, th=11, rb=6, f=0)),  # a row past the last of two
     ("n1c16h13w22k5r7s5p2x3d2-bf16-nhwc+add", dict(tw=16, f=0)),  # dilated, the filter in registers
     ("n1c64h12w20k3r7s7p3-i8-nhwc+bias+requant", dict(tw=20, th=12, rb=12)),
-    ("n1c64h10w24k3r7s7p3-f16+bias", dict(vx=8, tw=16, pt=8, rb=4)),
+    ("n1c64h10w24k3r7s7p3-f16+bias", dict(vx=4, tw=24, pt=4, rb=4, warps=2)),
     ("n1c24h7w19k2r7s7p3-tf32+bias", dict(tw=18, pt=2)),
-    ("n1c128h7w16k3r7s7p3-i8", dict(vx=4, tw=16, pt=4, split=2, warps=4)),
+    ("n1c128h7w16k3r7s7p3-i8", dict(vx=8, tw=16, pt=8, split=2, rb=4, warps=2)),
     ("n1c32h12w20k2r3s3p1-f16-nhwc+bias+relu+maxpool2", dict(combine=2)),
     ("n1c32h13w24k2r3s3p1-f16+maxpool3u2p1", dict(vx=8, combine=2, tw=16, pt=8, rb=4)),
     ("n1c64h12w20k2r3s3p1-i8-nhwc+maxpool2+requant", dict(combine=2)),

@@ -88,7 +88,7 @@ CASES = (
     ("n1c24h7w20k3r3s3p1-tf32", "kn2row", KN2ROW | dict(vx=4, tw=16, pt=4)),
     ("n1c24h7w18k1r3s3p1-bf16", "kn2row", KN2ROW | dict(vx=2, tw=12, pt=2, f=0)),
     ("n2c40h7w17k3r7s7p3-f16-nhwc+bias+relu", "kn2row", KN2ROW | dict(tw=10)),  # rows summed
-    ("n1c20h9w18k5r7s5p3-bf16", "kn2row", KN2ROW | dict(vx=2, tw=10, pt=2, f=0)),
+    ("n1c20h9w18k5r7s5p3-bf16", "kn2row", KN2ROW | dict(vx=2, tw=10, rb=4, pt=2, f=0)),
     ("n2c5h36w72k3r3s3p1-f32+bias+relu", "narrow", NARROW),  # warps amid the image, and at its borders
     ("n1c4h14w272k2r3s3p1-f32", "narrow", NARROW | dict(th=2, depth=4, bw=64, split=2, warps=4, mb=1)),
     ("n1c4h26w96k1r5s5p4.0.4.0-f32", "narrow", NARROW | dict(th=2, depth=2)),  # four columns to the left

@@ -8,7 +8,8 @@
 // for each tap. Here a product has all K R S taps (3x3 to 3 channels: 27 of 32), an input is read once, straight from
 // global memory into a fragment, and what is left is R S adds for an output. Of a large filter a product has the K S
 // taps of one row (9x9 to 3 channels: 27 of 32); the products of its R rows, which read an input each, are summed in
-// registers, and S adds are left. TAP_R is how many rows of the filter have taps, R or 1.
+// registers, and S adds are left. TAP_R is how many rows of the filter have taps, R or 1. ROWS rows of these are made at
+// once, which have all but ROWS - 1 of their pixels in common.
 //
 //     x, a row of pixels      taps of a pixel, in shared memory        an output
 //     C channels       *      27 = 3 channels of 3x3            ->     9 of them, of 9 neighbouring pixels
@@ -39,7 +40,7 @@
 #define MT ((TAPS + 15) / 16)              // pieces of a product
 #define XH (HB + (TAP_R - 1) * DIL_H)      // rows of taps of the tile
 #define TURNS ((XH + RB - 1) / RB)
-#define PIXELS (RB * COLUMNS)              // of a step
+#define PIXELS (RB / ROWS * COLUMNS)       // of a step; each begins a column of ROWS
 #define UNIT (8 * PT)                      // pixels that a warp takes at once
 #define CHUNK (16 * IN_WORD)               // channels of two products
 #define CHUNKS ((C + CHUNK - 1) / CHUNK)
@@ -58,7 +59,7 @@ INLINE void keep_taps(SHARED acc_t *ring, acc_t acc[MT][PT][4], int row0, int fi
         UNROLL for (int pair = 0; pair < 2; pair++) {  // of nhwc, both at once
             const int pixel = first + 8 * i + (lane % 4 * 2 + pair) * VX;
             if ((X_NHWC && pair) || (PIXELS % UNIT && pixel >= PIXELS)) continue;
-            SHARED acc_t *to = ring + taps_at((row0 + pixel / COLUMNS) % RING, share) + pixel % COLUMNS;
+            SHARED acc_t *to = ring + taps_at((row0 + pixel / COLUMNS * ROWS) % RING, share) + pixel % COLUMNS;
             UNROLL for (int m = 0; m < (TAPS + 7) / 8; m++) {
                 const int tap = 8 * m + lane / 4;
                 acc_t run[RUN];
@@ -110,9 +111,9 @@ BOUNDED_KERNEL(kn2row, THREADS, MIN_BLOCKS)
     }
     NO_UNROLL for (int turn = 0; turn < TURNS; turn++) {
         NO_UNROLL for (int first = warp / SPLIT * UNIT; first < PIXELS; first += WARPS / SPLIT * UNIT) {
-            acc_t acc[MT][PT][4];
+            acc_t acc[ROWS][MT][PT][4];
             sum_up(acc, x, zeros, filter, at, turn * RB, first, share, lane);
-            keep_taps(ring, acc, turn * RB, first, share, lane);
+            UNROLL for (int i = 0; i < ROWS; i++) keep_taps(ring, acc[i], turn * RB + i, first, share, lane);
         }
         BARRIER();
         add_up(y, bias, z, ring, at, turn * RB SCALE_ARGUMENT);

@@ -55,13 +55,13 @@ typedef struct {
 
 // Where pixel `pixel` is of those that are taken in the step whose first row is row0.
 INLINE Spot find_spot(const GLOBAL in_t *x, Place at, int row0, int pixel) {
-    const int row = row0 + pixel / COLUMNS, h = at.p0 - PAD_T + row, w = at.q0 - PAD_L - LEAD + pixel % COLUMNS;
+    const int row = row0 + pixel / COLUMNS * ROWS, h = at.p0 - PAD_T + row, w = at.q0 - PAD_L - LEAD + pixel % COLUMNS;
     const int exists = (unsigned)w < W && row < XH && (PIXELS % UNIT == 0 || pixel < PIXELS);
     const Spot it = {x + X_AT(at.n, 0, h, w), exists ? h : -H - R * DIL_H};
     return it;
 }
 
-// The pixel under row r of the filter.
+// The pixel r rows below.
 INLINE Pixel under(Spot its, const GLOBAL in_t *zeros, int r) {
     const int exists = (unsigned)(its.h + r * DIL_H) < H;
     Pixel it = {zeros, 0};
@@ -166,7 +166,7 @@ INLINE void multiply(acc_t acc[MT][PT][4], const unsigned words[PT][4], filter_t
         }
 }
 
-// Ask for the words of a batch: AT_ONCE chunks of all places, of a row of the filter.
+// Ask for the words of a batch: AT_ONCE chunks of all places, in a row of x.
 INLINE void ask_for_batch(unsigned raw[AT_ONCE][PLACES][4 * VX], const Spot spots[PLACES], const in_t *zeros, int batch,
                           int share, int lane) {
     const int r = batch / BATCHES, j = batch % BATCHES * AT_ONCE;
@@ -177,11 +177,11 @@ INLINE void ask_for_batch(unsigned raw[AT_ONCE][PLACES][4 * VX], const Spot spot
     }
 }
 
-INLINE void sum_up(acc_t acc[MT][PT][4], const in_t *x, const in_t *zeros, filter_t filter, Place at, int row0,
+INLINE void sum_up(acc_t acc[ROWS][MT][PT][4], const in_t *x, const in_t *zeros, filter_t filter, Place at, int row0,
                    int first, int share, int lane) {
-    UNROLL for (int m = 0; m < MT; m++)
-        UNROLL for (int i = 0; i < PT; i++) UNROLL for (int e = 0; e < 4; e++) acc[m][i][e] = 0;
-    const int batches = SUM_R * BATCHES;
+    UNROLL for (int m = 0; m < ROWS * MT; m++)
+        UNROLL for (int i = 0; i < PT; i++) UNROLL for (int e = 0; e < 4; e++) acc[m / MT][m % MT][i][e] = 0;
+    const int batches = (SUM_R + ROWS - 1) * BATCHES;
     Spot spots[PLACES];
     UNROLL for (int i = 0; i < PLACES; i++) spots[i] = find_spot(x, at, row0, first + VX * (8 * i + lane / 4));
     unsigned raw[AT_ONCE][PLACES][4 * VX];
@@ -192,8 +192,12 @@ INLINE void sum_up(acc_t acc[MT][PT][4], const in_t *x, const in_t *zeros, filte
         UNROLL for (int one = 0; one < AT_ONCE; one++)
             UNROLL for (int i = 0; i < PLACES; i++) make_words(words[one] + i * VX, raw[one][i]);
         if (AHEAD && batch + 1 < batches) ask_for_batch(raw, spots, zeros, batch + 1, share, lane);
-        UNROLL for (int one = 0; one < AT_ONCE; one++)
-            multiply(acc, words[one], filter, batch * AT_ONCE + one, share, lane);
+        UNROLL for (int i = 0; i < ROWS; i++) {
+            const int r = batch / BATCHES - i;  // row of the filter
+            if (ROWS == 1 || (r >= 0 && r < SUM_R))
+                UNROLL for (int one = 0; one < AT_ONCE; one++)
+                    multiply(acc[i], words[one], filter, (batch - i * BATCHES) * AT_ONCE + one, share, lane);
+        }
     }
 }
 
@@ -207,25 +211,25 @@ typedef const GLOBAL uint *filter_t;
 #define FIND_FILTER(name, shared, w, share, lane) const filter_t name = (filter_t)(w)
 #endif
 
-INLINE void sum_up(acc_t acc[MT][PT][4], const GLOBAL in_t *x, const GLOBAL in_t *zeros, filter_t filter, Place at,
-                   int row0, int first, int share, int lane) {
-    for (int m = 0; m < MT; m++)
+INLINE void sum_up(acc_t acc[ROWS][MT][PT][4], const GLOBAL in_t *x, const GLOBAL in_t *zeros, filter_t filter,
+                   Place at, int row0, int first, int share, int lane) {
+    for (int m = 0; m < ROWS * MT; m++)
         for (int i = 0; i < PT; i++)
             for (int e = 0; e < 4; e++) {
-                const int column = lane % 4 * 2 + e % 2, tap = lane / 4 + e / 2 * 8;
+                const int column = lane % 4 * 2 + e % 2, tap = lane / 4 + e / 2 * 8, piece = m % MT;
                 const int pixel = first + i / VX * 8 * VX + column * VX + i % VX;
                 const Spot spot = find_spot(x, at, row0, pixel);
                 acc_t sum = 0;
                 for (int r = 0; r < SUM_R; r++) {
-                    const Pixel it = under(spot, zeros, r);
+                    const Pixel it = under(spot, zeros, r + m / MT);
                     for (int chunk = share; chunk < CHUNKS; chunk += SPLIT)
                         for (int word = 0; word < 16; word++) {
-                            const int from = ((r * CHUNKS + chunk) * 2 + word % 4 / 2) * MT + m;
+                            const int from = ((r * CHUNKS + chunk) * 2 + word % 4 / 2) * MT + piece;
                             const int of = (from * 32 + tap % 8 * 4 + word / 4) * 4 + word % 2 * 2 + tap / 8;
                             sum = dot_word(word_of(it, chunk * 16 + word), filter[of], sum);
                         }
                 }
-                acc[m][i][e] = sum;
+                acc[m / MT][piece][i][e] = sum;
             }
 }
 #endif

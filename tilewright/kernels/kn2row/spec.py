@@ -20,6 +20,7 @@ from tilewright.kernels.kn2row.tile import (
     lead,
     pieces,
     registers,
+    rows_at_once,
     rows_of_taps,
     runs,
     summed_rows,
@@ -48,7 +49,7 @@ from tilewright.problem import Problem
 
 MOST_SUMMED = 8  # output channels if rows of the filter are summed: an implicit GEMM has a column for each
 MOST_COLUMNS = 512
-MOST_SUMS = 24  # products that a warp holds at once, each four sums of a thread
+MOST_SUMS = 32  # products that a warp holds at once, each four sums of a thread
 ROWS = (4, 8, 16, 32, 64, 128)  # of outputs
 EIGHTS = (2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64)  # of columns of the input
 
@@ -132,9 +133,12 @@ def _shared_bytes(problem: Problem, cf: Values) -> int:
 RULES = (
     Rule("rows", lambda problem, th, rb: rb <= rows_of_taps(problem, th),
          "a step of more rows than the tile has"),
+    Rule("rows_at_once", lambda problem, rb: rb % rows_at_once(problem) == 0,
+         "a warp sums two rows at once of a large filter's taps"),
     Rule("runs", lambda pt, vx: pt % vx == 0, "a lane has whole runs of pixels"),
     Rule("tiles", lambda problem, tw, vx: tw == problem.q or tw % vx == 0, "every tile begins with a run"),
-    Rule("sums", lambda problem, pt: pieces(problem) * pt <= MOST_SUMS, "more than 96 sums of a thread"),
+    Rule("sums", lambda problem, pt: pieces(problem) * rows_at_once(problem) * pt <= MOST_SUMS,
+         "more than 128 sums of a thread"),
     Rule("shares", lambda problem, split: chunks(problem) % split == 0, "each share takes as many channels"),
     Rule("share_warps", lambda split, warps: warps % split == 0, "each share has as many warps"),
     Rule("pixels", lambda problem, cf: units(problem, cf) >= cf["warps"] // cf["split"],
@@ -156,8 +160,8 @@ def _defines(pr: Problem, tiling: Kn2rowTiling, cf: Values, aligned: bool) -> Va
         **input_defines(pr, tiling.shared_bytes),
         HB=cf["th"], WB=cf["tw"], RB=cf["rb"], PT=cf["pt"], F_SHARED=cf["f"], SPLIT=cf["split"],
         WARPS=cf["warps"], MIN_BLOCKS=cf["mb"],
-        TAP_R=tap_rows(pr), COLUMNS=tiling.columns, PITCH=tiling.pitch, RING=tiling.ring,
-        LEAD=lead(pr, cf["vx"]), VX=cf["vx"],
+        TAP_R=tap_rows(pr), ROWS=rows_at_once(pr), COLUMNS=tiling.columns, PITCH=tiling.pitch,
+        RING=tiling.ring, LEAD=lead(pr, cf["vx"]), VX=cf["vx"],
         WHOLE=int(aligned and whole(pr, cf["vx"])), AT_ONCE=chunks_at_once(pr, cf),
         BODY=batches_in_body(pr, cf),
         **layer_defines(pr, view), **image_defines(pr, view),

@@ -15,7 +15,7 @@ PIECE, EIGHT = 16, 8  # taps and pixels of a product
 RUN_BYTES = 16  # most that a lane loads at once
 CHUNK_WORDS = 16  # words of a pixel in two products
 MOST_AT_ONCE = 16  # most loads of a lane in flight
-MOST_IN_BODY = 512  # most products in a loop's body
+MOST_IN_BODY = 640  # most products in a loop's body
 SUM_BYTES = 4
 
 
@@ -27,6 +27,16 @@ def tap_rows(pr: Problem) -> int:
 def summed_rows(pr: Problem) -> int:
     """Rows of the filter whose products are summed before taps are kept (SUM_R)."""
     return pr.r // tap_rows(pr)
+
+
+def rows_at_once(pr: Problem) -> int:
+    """Rows of taps that a warp sums at once (ROWS): two have all but one of the R pixels in common."""
+    return 2 if summed_rows(pr) > 1 and pr.dilation[0] == 1 and pr.p > 1 else 1
+
+
+def read_rows(pr: Problem) -> int:
+    """Rows of the image that a warp reads for these."""
+    return summed_rows(pr) + rows_at_once(pr) - 1
 
 
 def taps(pr: Problem) -> int:
@@ -117,7 +127,7 @@ def tiling_of(pr: Problem, cf: Values) -> Kn2rowTiling:
 
 def units(pr: Problem, cf: Values) -> int:
     """Warps that have pixels in a step of a share, if each takes pixels only once."""
-    return ceil_div(cf["rb"] * columns_of(pr, cf["tw"], cf["vx"]), EIGHT * cf["pt"])
+    return ceil_div(cf["rb"] // rows_at_once(pr) * columns_of(pr, cf["tw"], cf["vx"]), EIGHT * cf["pt"])
 
 
 def chunk_loads(pr: Problem, cf: Values) -> int:
@@ -139,14 +149,15 @@ def batches_in_body(pr: Problem, cf: Values) -> int:
     if summed_rows(pr) == 1:
         return 1
     at_once = chunks_at_once(pr, cf)
-    batches = summed_rows(pr) * chunks(pr) // cf["split"] // at_once
-    most = max(1, MOST_IN_BODY // (2 * pieces(pr) * cf["pt"] * at_once))
+    batches = read_rows(pr) * chunks(pr) // cf["split"] // at_once
+    most = max(1, MOST_IN_BODY // (2 * pieces(pr) * cf["pt"] * rows_at_once(pr) * at_once))
     return next(n for n in range(min(batches, most), 0, -1) if batches % n == 0)
 
 
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: sums, words of the input and the filter, addresses."""
     ahead = 2 if summed_rows(pr) > 1 else 1
-    sums, words = 4 * pieces(pr) * cf["pt"], 4 * cf["pt"] * chunks_at_once(pr, cf) * ahead
-    filter_ = 8 * pieces(pr) * summed_rows(pr) * chunks(pr) // cf["split"] if cf["f"] == 0 else 8
+    sums, words = 4 * pieces(pr) * cf["pt"] * rows_at_once(pr), 4 * cf["pt"] * chunks_at_once(pr, cf) * ahead
+    kept = 8 * pieces(pr) * chunks_at_once(pr, cf) * (rows_at_once(pr) - 1)  # of the row that comes next, too
+    filter_ = 8 * pieces(pr) * summed_rows(pr) * chunks(pr) // cf["split"] if cf["f"] == 0 else 8 + kept
     return sums + words + filter_ + 3 * ceil_div(cf["pt"], cf["vx"]) + 34

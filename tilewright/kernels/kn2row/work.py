@@ -10,7 +10,9 @@ from tilewright.kernels.kn2row.tile import (
     chunks,
     chunks_at_once,
     pieces,
+    read_rows,
     registers,
+    rows_at_once,
     summed_rows,
     tap_rows,
     taps,
@@ -36,14 +38,14 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     threads, share = 32 * warps, chunks(pr) / split
     rounds = ceil_div(units(pr, cf), warps // split)  # batches of pixels of a warp in an iteration
     turns = tiling.turns * rounds
-    passes = turns * share * summed_rows(pr)  # over a chunk of its pixels
+    passes = turns * share * summed_rows(pr) * rows_at_once(pr)  # over a chunk of its pixels
     products = passes * 2 * pieces(pr) * cf["pt"]
-    x_loads, w_loads = passes * chunk_loads(pr, cf), passes * 2 * pieces(pr) * cf["f"]
+    x_loads, w_loads = turns * share * read_rows(pr) * chunk_loads(pr, cf), passes * 2 * pieces(pr) * cf["f"]
     lines = PIXEL_LINES if pr.layout_in == "nhwc" else PIXEL_LINES / 2  # of the L1 cache that a load meets
     pixels, sums = tiling.rows * tiling.columns, pr.k * cf["th"] * cf["tw"]
     added = tap_rows(pr) * pr.s * split  # for an output
     adds = sums * added
-    waits = rounds * share * summed_rows(pr) / chunks_at_once(pr, cf) * LOAD_CYCLES
+    waits = rounds * share * read_rows(pr) / chunks_at_once(pr, cf) * LOAD_CYCLES
     finishing = FINISH_CYCLES + ADD_CYCLES * added
     waits += ceil_div(pr.k * cf["rb"] * cf["tw"], threads) * finishing
     x_bytes = float(rows_under(pr, cf["th"]) * tiling.columns * pr.c * DTYPE_BYTES[pr.dtype])
