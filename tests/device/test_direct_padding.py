@@ -38,9 +38,9 @@ def _checked(text: str, change: dict[str, int], cpu: Runtime) -> dict[str, int]:
 @pytest.mark.parametrize(
     "text",
     (
-        "n1c16h1w20000k12r1s3p0x17000d1x17000-f32+bias",
-        "n1c18h1w20000k12r1s3p0x17000d1x17000-f16+relu",
-        "n1c70h1w20000k12r1s2p0x17000d1x34000-i8",
+        "n1c16h1w33901k12r1s3p0x301d1x17000-f32+bias",  # the first, the last or both in the padding
+        "n1c18h1w34302k12r1s3p0x201d1x17000-f16+relu",  # neither
+        "n1c70h1w34301k12r1s2p0x203d1x34000-i8",
     ),
 )
 def test_under_a_far_dilation_few_channels_are_copied_at_a_time(text: str, cpu: Runtime) -> None:

@@ -14,6 +14,7 @@ from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import opencl
 from tilewright.runtime.opencl import OPTIONS, OpenclRuntime
+from tilewright.runtime.opencl_vectors import PRELUDE
 from tilewright.search.ranking import rank
 
 COUNT = 1 << 16
@@ -42,7 +43,7 @@ def _floats() -> np.ndarray:
 def test_as_numpy_does(by_hand: bool, cpu: OpenclRuntime) -> None:
     defines = dict(DTYPE=1, VECTOR=1)
     source = full_source(Blueprint(TEXT, tuple(defines.items()), launches=(), workspace=(), packed_bytes=0))
-    program = cpu._program("#undef __F16C__\n" * by_hand + source, OPTIONS)
+    program = cpu._program("#undef __F16C__\n" * by_hand + PRELUDE + source, OPTIONS)
     cl, halves, floats = cpu.cl, np.arange(COUNT, dtype=np.uint16), _floats()
     given = [cl.Buffer(cpu._context, cl.mem_flags.COPY_HOST_PTR, hostbuf=array) for array in (halves, floats)]
     made = [cl.Buffer(cpu._context, 0, size=COUNT * size) for size in (4, 2)]

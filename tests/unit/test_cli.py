@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,10 @@ from tilewright import __version__
 from tilewright.cli import main, outputs, run
 from tilewright.cli.screen import ProgressBar, emit
 from tilewright.report.table import NOISY_NOTE, Table, as_text
-from tilewright.runtime import open_runtime
+from tilewright.runtime import cache, open_runtime
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
+from tilewright.store.database import Database
 
 COMMANDS = (
     "bench", "tune", "explain", "run", "configs", "profile", "export", "study", "report",
@@ -230,6 +232,27 @@ def test_cache_round_trip(
     monkeypatch.setattr(Store, "export_json", lambda *_: exported.replace("[]", "[1, 2]"))
     assert main(["cache", "export", str(file)]) == 0
     assert capsys.readouterr().err == f"wrote {file}, 2 winners\n"
+
+
+def test_clear_makes_room_where_not_even_a_store_can_be_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Compiled kernels may fill a small disk before anything is tuned."""
+    create, removed = Database._create, []
+
+    def created(self: Database, db: sqlite3.Connection) -> None:
+        if not removed:
+            full = sqlite3.OperationalError("database or disk is full")
+            full.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise full
+        create(self, db)
+
+    monkeypatch.setattr(Database, "_create", created)
+    monkeypatch.setattr(cache, "clear", lambda: removed.append(True) or 2)
+    assert main(["cache", "info"]) == 2
+    assert capsys.readouterr().err.endswith("database or disk is full; make room\n")
+    assert main(["cache", "clear", "--yes"]) == 0
+    assert capsys.readouterr().out == "deleted 0 records and 2 compiled kernels\n"
 
 
 def test_json_goes_to_a_file_beside_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tilewright.bench.bench import Bench
 from tilewright.cli import main, opened
 from tilewright.cli.stopping import Terminated
 from tilewright.device import for_architecture
@@ -300,6 +301,21 @@ def test_model_report_says_which_trials_there_are(capsys: pytest.CaptureFixture[
     assert main(["model-report", "R3", "--dtype", "tf32", "--records", str(trials)]) == 2
     there = "there are trials of accurate in nhwc, bf16 in nchw, bf16 in nhwc, f16 in nchw, f16 in nhwc"
     assert there in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_benchmark_that_is_stopped_says_how_to_keep_its_layers(
+    kept: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    row, stop = Bench.row, raises(KeyboardInterrupt())
+    monkeypatch.setattr(Bench, "row", lambda self, layer: row(self, layer) if layer.name == A else stop())
+    file = str(tmp_path / "o.json") if kept else "-"
+    bench = ["bench", "--device", "numpy", "--peers", "none", "--no-tune", "--json", file]
+    assert main([*bench, A, B]) == 130
+    with_file = "run the same command again, with --json FILE to keep the layers that are done"
+    way_on = "the same command with --resume continues" if kept else with_file
+    assert f"stopped: 1 of 2 layers done; all trials so far are kept; {way_on}\n" in capsys.readouterr().err
 
 
 def test_bench_goes_on_from_its_file_and_adds_layers(

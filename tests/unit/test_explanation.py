@@ -183,6 +183,19 @@ def test_a_runner_up_that_seems_faster_was_timed_at_another_time() -> None:
     assert said["over_winner"] < 1 and "not beside the winner: tune --again" in str(said["within_noise"])
 
 
+def test_a_config_that_was_named_is_no_winner() -> None:
+    """Any other config may be faster, at whatever time it was measured."""
+    trial = replace(record(MINE, 15.0), standing=Standing.TRIAL)
+    won = replace(record("toy:mode=0.one=7.t=1", 11.0), standing=Standing.WINNER)
+    told = dict(sections(replace(subject([won, trial]), named=True)))
+    other = told["other"]
+    assert "runner_up" not in told and "over_winner" not in other and "unfinished" not in other
+    assert (other["config"], other["over_named"]) == (won.config, pytest.approx(11 / 15))
+    assert other["within_noise"] == Shown(False, "no")
+    titles = [table.title for table in tables(sections(replace(subject([won, trial]), named=True)))]
+    assert titles[-1] == "fastest other config"
+
+
 def test_a_faster_trial_of_a_search_that_was_stopped_is_told() -> None:
     trial = replace(record("toy:mode=0.one=7.t=1", 11.0), standing=Standing.TRIAL)
     won = replace(record(MINE, 15.0), standing=Standing.WINNER)

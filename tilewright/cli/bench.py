@@ -230,7 +230,7 @@ def _report(bench_run: _BenchRun, files: Mapping[str, Path | None], all_families
         everything = len(bench_run.layers)
         done, all_of_them = everything - len(bench_run.left), count(everything, "layer")
         said = stopping.LAYERS.format(done=done, all=all_of_them)
-        remark(said + (outputs.way_on(files["--json"]) or stopping.AGAIN))
+        remark(said + outputs.way_on(files["--json"]))
 
 
 def _write(document: dict[str, Any], files: Mapping[str, Path | None], all_families: bool) -> None:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from tilewright.device import Device, chip
 from tilewright.errors import StoreError, count
 from tilewright.problem import shapes
 from tilewright.report.table import Table
+
+if TYPE_CHECKING:
+    from tilewright.store import Store
 
 app = typer.Typer(help="Show, delete or share tuned winners and compiled kernels.", rich_markup_mode=None)
 _Layers = Annotated[
@@ -71,13 +74,18 @@ def clear(
     if problems:
         print(f"deleted {count(sum(store.clear(problem) for problem in problems), 'record')}")
         return
-    held = count(store.info().records, "record")
-    if not yes and not sys.stdin.isatty():
-        raise options.OptionError(f"cache clear: would delete everything ({held}); add --yes, or name layers")
-    if not yes and not typer.confirm(f"Delete everything: {held} and the compiled kernels?"):
+    if not yes and not _confirmed(store):
         return
-    kernels = cache.clear()  # first: on a full disk the store may need the room to delete records
+    kernels = cache.clear()  # first: on a full disk the store may need the room, even to be looked at
     print(f"deleted {count(store.clear(), 'record')} and {count(kernels, 'compiled kernel')}")
+
+
+def _confirmed(store: Store) -> bool:
+    """Ask whether to delete everything, and say how much that is."""
+    held = count(store.info().records, "record")
+    if not sys.stdin.isatty():
+        raise options.OptionError(f"cache clear: would delete everything ({held}); add --yes, or name layers")
+    return typer.confirm(f"Delete everything: {held} and the compiled kernels?")
 
 
 @app.command("export")

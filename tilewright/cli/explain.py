@@ -34,7 +34,8 @@ def explain(
 
     Shown are flops, bytes and floor; launches and workspace; how a pool is computed, and what the other way
     would cost; intensities, occupancy and waves; each term of the predicted time; predicted against measured
-    time; and the runner-up, with whether the difference is within noise.
+    time; and the runner-up, or beside a --config the fastest other one, with whether the difference is
+    within noise.
 
     With --arch no GPU is needed: rates are from the datasheet, winners those that ship with the package.
     """

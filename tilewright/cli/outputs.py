@@ -73,9 +73,9 @@ def to_resume(json_file: Path | None) -> Path:
 
 
 def way_on(json_file: Path | None) -> str:
-    """Say how to resume a stopped run, if its results went to a file."""
+    """Say how to go on after a stopped run: its layers are kept only if the results went to a file."""
     if json_file is None or not is_replaceable(json_file):
-        return ""
+        return "; run the same command again, with --json FILE to keep the layers that are done"
     return "; the same command with --resume continues"
 
 

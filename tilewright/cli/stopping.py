@@ -23,7 +23,6 @@ import typer
 from tilewright.cli import outputs
 
 LAYERS = "stopped: {done} of {all} done; all trials so far are kept"
-AGAIN = "; run the same command again to continue"
 STOPPED = "stopped before the end"
 KEPT = "; what was stored is kept"
 PATIENCE_S = 2.0  # until the second thread takes over, if the main thread does not handle the signal

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tilewright.tuning.budget import Budget as Limit
     from tilewright.tuning.worker_pool import WorkerPool
 
-_AGAIN = "; run the same command again, with --json FILE to keep the layers that are done"
-
 Name = Annotated[
     str,
     typer.Argument(
@@ -124,7 +122,7 @@ def _report(so_far: StudyRun, lab: Lab, files: Mapping[str, Path | None], quiet:
     if so_far.parts:
         _write(so_far.result(lab), files, quiet)
     if left := so_far.left():
-        remark(f"stopped: {left}{outputs.way_on(files['--json']) or _AGAIN}")
+        remark(f"stopped: {left}{outputs.way_on(files['--json'])}")
 
 
 def _print(part: PartResult, so_far: StudyRun, quiet: bool) -> None:

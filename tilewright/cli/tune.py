@@ -27,6 +27,8 @@ from tilewright.tuning.options import TuneOptions
 
 Row = dict[str, Any]
 
+_AGAIN = "; run the same command again to continue"
+
 
 def tune(
     layers: options.Problems,
@@ -64,7 +66,7 @@ def tune(
             }  # fmt: skip
             emit(_table(rows), document, json_file)
         if len(rows) < len(found):
-            remark(stopping.LAYERS.format(done=len(rows), all=count(len(found), "layer")) + stopping.AGAIN)
+            remark(stopping.LAYERS.format(done=len(rows), all=count(len(found), "layer")) + _AGAIN)
 
     with ProgressBar(len(found), "tuning") as progress:
         session = TuningSession(runtime, store, progress, wanted)

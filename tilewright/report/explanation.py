@@ -67,6 +67,7 @@ TITLES = {
     "predicted_terms_us": "predicted time by term, us",
     "predicted_against_measured": "predicted against measured",
     "runner_up": "runner-up",
+    "other": "fastest other config",
 }  # labels in tables; other keys are their own
 
 
@@ -81,7 +82,7 @@ def sections(subject: Subject) -> list[Section]:
         ("model_sees", dict(subject.estimate.facts) if subject.estimate else {}),
         ("predicted_terms_us", _terms(subject.estimate)),
         ("predicted_against_measured", _measured(subject)),
-        ("runner_up", _runner_up(subject)),
+        ("other" if subject.named else "runner_up", _second(subject)),
     ]
 
 
@@ -227,30 +228,32 @@ def _measured(subject: Subject) -> Facts:
     return rows
 
 
-def _runner_up(subject: Subject) -> Facts:
+def _second(subject: Subject) -> Facts:
+    """Compare the winner with the runner-up, or a config that was named with the fastest other one."""
     mine, ranked = _mine(subject), best_records(subject.history)
     others = [record for record in ranked if record.config != str(subject.config)]
     if mine is None or not others:
         return {}
-    rough = unfinished(subject.history, mine) is not None
+    rough = not subject.named and unfinished(subject.history, mine) is not None
     second = others[0] if rough else next((record for record in others if record.compared), others[0])
     figure, other = _figure(mine), _figure(second)
     close = [record for record in others if within_noise(figure, _figure(record))]
     return {
         "config": second.config,
         **_timed("measured", other),
-        "over_winner": other.cold_us / figure.cold_us,
-        "within_noise": _noise(figure, other, rough),
+        "over_named" if subject.named else "over_winner": other.cold_us / figure.cold_us,
+        "within_noise": _noise(figure, other, slower=rough or subject.named),
         **({"unfinished": _unfinished(subject)} if rough else {}),
         "configs_within_noise": len(close),
         "configs_tried": len({record.config for record in subject.history}),
     }
 
 
-def _noise(winner: Measurement, other: Measurement, rough: bool) -> Shown:
-    if within_noise(winner, other):
+def _noise(mine: Measurement, other: Measurement, slower: bool) -> Shown:
+    """Say whether two times differ; ``slower``: whether ours may well be the longer one."""
+    if within_noise(mine, other):
         return Shown(True, "yes: the 95% intervals overlap")
-    if other.cold_us > winner.cold_us or rough:
+    if other.cold_us > mine.cold_us or slower:
         return Shown(False, "no")
     late = "no, but timed when the machine was faster, not beside the winner: tune --again compares them"
     return Shown(False, late)
