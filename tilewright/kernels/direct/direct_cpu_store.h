@@ -5,9 +5,11 @@
 
 #define TH_OUT (POOL_HERE ? TH / POOL_SIZE : TH)  // of the tile as it is stored
 #define TW_OUT (POOL_HERE ? TW / POOL_SIZE : TW)
-#define WIDE_STORE (COMBINE != ATOMIC && (Y_NHWC || !ADD || !EPILOGUE_HERE))  // z of nchw is read one by one
+#define ADD_TURNED (ADD && EPILOGUE_HERE && !Y_NHWC && !POOL_HERE)  // z of nchw: vectors of pixels, as they are stored
+#define WIDE_STORE (COMBINE != ATOMIC && (Y_NHWC || !ADD || !EPILOGUE_HERE || ADD_TURNED))  // else z is read one by one
 
-// Output (b, i) of vector a of a tile whose first sum is (k, p, q): one sum, or the pool of a window of them.
+// Output (b, i) of vector a of a tile whose first sum is (k, p, q): one sum, or the pool of a window of them; if it is
+// added to z as it is stored, the sum alone.
 INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int a, int b,
                           int i, int k, int p, int q) {
 #if POOL_HERE
@@ -18,6 +20,8 @@ INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL out_t *bias, const 
         pool_take_lanes(&pooled, &v);
     }
     return pool_mean_lanes(pooled);
+#elif ADD_TURNED
+    return acc[a][b][i];
 #else
     return finish_channels(acc[a][b][i], bias, k + a * VECTOR, z, Z_AT(at.n, k + a * VECTOR, p + b, q + i));
 #endif
@@ -35,10 +39,24 @@ INLINE void store_some(GLOBAL float *to, wide v, int count) {
 }
 #endif
 
+#if ADD_TURNED
+// Sums of `count` pixels of channel k with the bias, z and the activation.
+INLINE wide finish_pixels(wide v, const GLOBAL out_t *bias, const GLOBAL out_t *z, int count, int k) {
+    wide more = 0;
+    if (count == VECTOR) more = load_outs(z);
+    else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) more[j] = out_load(z + j);
+    return before_pool_lanes(v, BIAS ? (wide)(out_load(bias + k)) : (wide)(0), more);
+}
+#endif
+
 // nchw: VECTOR pixels of VECTOR channels from k on become VECTOR channels of `count` pixels.
-INLINE void store_turned(GLOBAL done_t *y, wide rows[VECTOR], int count, int plane, int k SCALE_PARAMETER) {
+INLINE void store_turned(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, wide rows[VECTOR],
+                         int count, int plane, int k SCALE_PARAMETER) {
     turn_lanes(rows);
     UNROLL for (int v = 0; v < VECTOR; v++) {
+#if ADD_TURNED
+        rows[v] = finish_pixels(rows[v], bias, z + (offset_t)v * plane, count, k + v);
+#endif
         GLOBAL done_t *to = y + (offset_t)v * plane;
         if (count == VECTOR) store_columns(to, rows[v], k + v);
 #if VECTOR == 8 && DTYPE == 1
@@ -55,7 +73,8 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
     int k_all = at.group * K + at.k0 + k, p_all = at.p0 + p, q_all = at.q0 + q;
     if (WIDE_STORE && at.k0 + k + TILE_K <= K && p_all + TH <= P && q_all + TW <= Q) {
         const int rows = POOL_HERE ? YP : P, columns = POOL_HERE ? YQ : Q, step = POOL_HERE ? POOL_SIZE : 1;
-        GLOBAL done_t *to = y + SHARE_AT(at) + IMAGE_AT(at.n, k_all, p_all / step, q_all / step, rows, columns);
+        const offset_t first = IMAGE_AT(at.n, k_all, p_all / step, q_all / step, rows, columns);
+        GLOBAL done_t *to = y + SHARE_AT(at) + first;
         UNROLL for (int a = 0; a < TK; a++)
             UNROLL for (int b = 0; b < TH_OUT; b++) {
 #if Y_NHWC
@@ -68,8 +87,9 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
                     int count = TW_OUT - i < VECTOR ? TW_OUT - i : VECTOR;
                     UNROLL for (int j = 0; j < VECTOR; j++)
                         out[j] = finish_output(acc, bias, z, at, a, b, j < count ? i + j : i, k_all, p_all, q_all);
-                    store_turned(to + (offset_t)a * VECTOR * (rows * columns) + b * columns + i, out, count,
-                                 rows * columns, k_all + a * VECTOR SCALE_ARGUMENT);
+                    offset_t from = (offset_t)a * VECTOR * (rows * columns) + b * columns + i;
+                    store_turned(to + from, bias, z + (ADD_TURNED ? first + from : 0), out, count, rows * columns,
+                                 k_all + a * VECTOR SCALE_ARGUMENT);
                 }
 #endif
             }
