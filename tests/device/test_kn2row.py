@@ -55,7 +55,7 @@ LAYERS = (
     ("n1c64h12w20k3r7s7p3-i8-nhwc+bias+requant", dict(tw=20, th=12, rb=12)),
     ("n1c64h10w24k3r7s7p3-f16+bias", dict(vx=4, tw=24, pt=4, rb=4, warps=2)),
     ("n1c24h7w19k2r7s7p3-tf32+bias", dict(tw=18, pt=2)),
-    ("n1c128h7w16k3r7s7p3-i8", dict(vx=8, tw=16, pt=8, split=2, rb=4, warps=2)),
+    ("n1c128h7w16k3r7s7p3-i8", dict(vx=4, tw=16, pt=4, split=2, rb=4, warps=2)),
     ("n1c32h12w20k2r3s3p1-f16-nhwc+bias+relu+maxpool2", dict(combine=2)),
     ("n1c32h13w24k2r3s3p1-f16+maxpool3u2p1", dict(vx=8, combine=2, tw=16, pt=8, rb=4)),
     ("n1c64h12w20k2r3s3p1-i8-nhwc+maxpool2+requant", dict(combine=2)),
