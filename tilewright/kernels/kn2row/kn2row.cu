@@ -8,8 +8,8 @@
 // for each tap. Here a product has all K R S taps (3x3 to 3 channels: 27 of 32), an input is read once, straight from
 // global memory into a fragment, and what is left is R S adds for an output. Of a large filter a product has the K S
 // taps of one row (9x9 to 3 channels: 27 of 32); the products of its R rows, which read an input each, are summed in
-// registers, and S adds are left. TAP_R is how many rows of the filter have taps, R or 1. ROWS rows of these are made at
-// once, which have all but ROWS - 1 of their pixels in common.
+// registers, and S adds are left. TAP_R is how many rows of the filter have taps, R or 1. ROWS rows of these are made
+// at once, which have all but ROWS - 1 of their pixels in common.
 //
 //     x, a row of pixels      taps of a pixel, in shared memory        an output
 //     C channels       *      27 = 3 channels of 3x3            ->     9 of them, of 9 neighbouring pixels
