@@ -87,8 +87,6 @@ CASES = (
     ("n1c40h7w20k3r3s3p1-i8+requant", "kn2row", KN2ROW | dict(vx=4, tw=16, pt=4)),
     ("n1c24h7w20k3r3s3p1-tf32", "kn2row", KN2ROW | dict(vx=4, tw=16, pt=4)),
     ("n1c24h7w18k1r3s3p1-bf16", "kn2row", KN2ROW | dict(vx=2, tw=12, pt=2, f=0)),
-    ("n2c40h7w17k3r7s7p3-f16-nhwc+bias+relu", "kn2row", KN2ROW | dict(tw=10)),  # rows summed
-    ("n1c20h9w18k5r7s5p3-bf16", "kn2row", KN2ROW | dict(vx=2, tw=10, rb=4, pt=2, f=0)),
     ("n2c5h36w72k3r3s3p1-f32+bias+relu", "narrow", NARROW),  # warps amid the image, and at its borders
     ("n1c4h14w272k2r3s3p1-f32", "narrow", NARROW | dict(th=2, depth=4, bw=64, split=2, warps=4, mb=1)),
     ("n1c4h26w96k1r5s5p4.0.4.0-f32", "narrow", NARROW | dict(th=2, depth=2)),  # four columns to the left
@@ -97,6 +95,8 @@ CASES = (
     ("n1c3h17w37k3r3s3p2.1.1.6-f32-nchw2nhwc", "narrow", NARROW | dict(bw=4, depth=6)),  # one by one
     ("n1c3h17w36k2r2s4p1.0.0.3-f32", "narrow", NARROW | dict(tw=8, th=3, depth=4)),
     ("n1c6h8w300k16r1s1-f32", "narrow", NARROW | dict(th=1, depth=1, bw=96, split=2, warps=12, mb=1)),
+    ("n2c40h7w17k3r7s7p3-f16-nhwc+bias+relu", "kn2row", KN2ROW | dict(tw=10)),  # rows summed
+    ("n1c20h9w18k5r7s5p3-bf16", "kn2row", KN2ROW | dict(vx=2, tw=10, rb=4, pt=2, f=0)),
 )  # fmt: skip
 
 # A line of a kernel, what it becomes, and the case that must see it.
@@ -119,6 +119,7 @@ SLIPS = (
     ("me.right = lane == 31 || across", "me.right = across", 40),
     ("BARRIER();\n        SHARED acc_t *mine", "SHARED acc_t *mine", 43),  # over taps that others read
     ("#define RING 6", "#define RING 4", 31),  # a warp that is ahead writes where others read
+    ("(batch - i * BATCHES) * AT_ONCE", "batch * AT_ONCE", 48),  # the filter of the first of two rows
 )
 
 MAIN = """
