@@ -14,7 +14,7 @@
 //     x, a row of pixels      taps of a pixel, in shared memory        an output
 //     C channels       *      27 = 3 channels of 3x3            ->     9 of them, of 9 neighbouring pixels
 //
-// A block makes HB x WB outputs, RB rows of x at a time. Their taps lie in a ring of RING rows of COLUMNS pixels, from
+// A block makes HB x WB outputs, RB rows of taps at a time. These lie in a ring of RING rows of COLUMNS pixels, from
 // where every thread adds up outputs whose last row came with this step. A step has one barrier: the ring has RB rows
 // more than are read.
 //

@@ -1,8 +1,8 @@
 // Products of the kn2row family: words of x from global memory to fragments, and the taps of a warp's pixels.
 //
 //   stage_w          the filter into shared memory, if F_SHARED
-//   FIND_FILTER      the filter, of words [chunk][step][piece][lane][4] as it is packed: staged, or a lane's in its
-//                    registers
+//   FIND_FILTER      the filter, of words [row][chunk][step][piece][lane][4] as it is packed: staged, or a lane's in
+//                    its registers
 //   sum_up           the taps of UNIT pixels, of one share of the channels: of every SPLIT-th chunk; if SUM_R > 1,
 //                    over as many rows of the filter
 //   RUN, STORE_RUN   sums of a lane that are neighbours in the ring
@@ -87,7 +87,7 @@ typedef const unsigned *filter_t;
 typedef const unsigned (*filter_t)[2][MT][4];
 #define FIND_FILTER(name, shared, w, share, lane)                                                              \
     unsigned name[SUM_R * SHARE_CHUNKS][2][MT][4];                                                             \
-    UNROLL for (int i = 0; i < SUM_R * SHARE_CHUNKS; i++)                                                              \
+    UNROLL for (int i = 0; i < SUM_R * SHARE_CHUNKS; i++)                                                      \
         UNROLL for (int j = 0; j < 2 * MT; j++)                                                                \
             fetch4(name[i][j / MT][j % MT],                                                                    \
                    (const unsigned *)(w) + (((i * SPLIT + (share)) * 2 * MT + j) * 32 + (lane)) * 4)
@@ -102,7 +102,7 @@ typedef const unsigned (*filter_t)[2][MT][4];
 #endif
 #define PLACES (PT / VX)  // a lane's pixels, or runs of them
 #define BATCHES (SHARE_CHUNKS / AT_ONCE)
-#define AHEAD (SUM_R > 1)                     // a batch is asked for while that before it is multiplied
+#define AHEAD (SUM_R > 1)  // a batch is asked for while that before it is multiplied
 
 // What a lane loads for a pixel, or a run, of chunk `chunk`: asked for here, and made into words (make_words) when all
 // of a batch has been asked for: rounding, say, would wait for each.

@@ -50,7 +50,7 @@ from tilewright.problem import Problem
 MOST_SUMMED = 8  # output channels if rows of the filter are summed: an implicit GEMM has a column for each
 MOST_COLUMNS = 512
 MOST_SUMS = 32  # products that a warp holds at once, each four sums of a thread
-ROWS = (4, 8, 16, 32, 64, 128)  # of outputs
+HEIGHTS = (4, 8, 16, 32, 64, 128)  # rows of outputs
 EIGHTS = (2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64)  # of columns of the input
 
 
@@ -85,7 +85,7 @@ class Kn2row(Family):
         """Return the tunables, outermost choice first."""
         return (
             POOL_PARAM,
-            Param("th", (*(v for v in ROWS if v < problem.p), problem.p), "output rows of a block"),
+            Param("th", (*(v for v in HEIGHTS if v < problem.p), problem.p), "output rows of a block"),
             Param("tw", _widths(problem), "output columns of a block"),
             Param("rb", (1, 2, 3, 4, 6, 8, 12, 16, 20, 24), "rows of taps in a step"),
             Param("vx", runs(problem), "neighbouring pixels that a lane loads at once (in nchw)"),

@@ -39,6 +39,11 @@ def read_rows(pr: Problem) -> int:
     return summed_rows(pr) + rows_at_once(pr) - 1
 
 
+def batches_in_flight(pr: Problem) -> int:
+    """Batches of chunks whose loads are under way at once: a large filter's next one is asked for ahead."""
+    return 2 if summed_rows(pr) > 1 else 1
+
+
 def taps(pr: Problem) -> int:
     """Taps of all output channels: the results computed for each pixel."""
     return pr.k * tap_rows(pr) * pr.s
@@ -139,14 +144,14 @@ def chunk_loads(pr: Problem, cf: Values) -> int:
 
 def chunks_at_once(pr: Problem, cf: Values) -> int:
     """Chunks whose loads are in flight together (AT_ONCE): the same number in each loop iteration."""
-    loads = MOST_AT_ONCE // (2 if summed_rows(pr) > 1 else 1)  # two batches: one ahead
-    share, most = max(1, chunks(pr) // cf["split"]), max(1, loads // chunk_loads(pr, cf))
+    loads = batches_in_flight(pr) * chunk_loads(pr, cf)
+    share, most = max(1, chunks(pr) // cf["split"]), max(1, MOST_AT_ONCE // loads)
     return next(n for n in range(min(share, most), 0, -1) if share % n == 0)
 
 
 def batches_in_body(pr: Problem, cf: Values) -> int:
     """Batches of chunks that the loop over them has in its body (BODY): the same number in each iteration."""
-    if summed_rows(pr) == 1:
+    if batches_in_flight(pr) == 1:
         return 1
     at_once = chunks_at_once(pr, cf)
     batches = read_rows(pr) * chunks(pr) // cf["split"] // at_once
@@ -156,8 +161,8 @@ def batches_in_body(pr: Problem, cf: Values) -> int:
 
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: sums, words of the input and the filter, addresses."""
-    ahead = 2 if summed_rows(pr) > 1 else 1
-    sums, words = 4 * pieces(pr) * cf["pt"] * rows_at_once(pr), 4 * cf["pt"] * chunks_at_once(pr, cf) * ahead
+    sums = 4 * pieces(pr) * cf["pt"] * rows_at_once(pr)
+    words = 4 * cf["pt"] * chunks_at_once(pr, cf) * batches_in_flight(pr)
     kept = 8 * pieces(pr) * chunks_at_once(pr, cf) * (rows_at_once(pr) - 1)  # of the row that comes next, too
     filter_ = 8 * pieces(pr) * summed_rows(pr) * chunks(pr) // cf["split"] if cf["f"] == 0 else 8 + kept
     return sums + words + filter_ + 3 * ceil_div(cf["pt"], cf["vx"]) + 34

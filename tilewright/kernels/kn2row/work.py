@@ -6,6 +6,7 @@ from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.kn2row.tile import (
+    batches_in_flight,
     chunk_loads,
     chunks,
     chunks_at_once,
@@ -45,8 +46,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     pixels, sums = tiling.rows * tiling.columns, pr.k * cf["th"] * cf["tw"]
     added = tap_rows(pr) * pr.s * split  # for an output
     adds = sums * added
-    hidden = 0.5 if summed_rows(pr) > 1 else 0.0  # of the latency, since a batch is asked for ahead
-    waits = rounds * share * read_rows(pr) / chunks_at_once(pr, cf) * LOAD_CYCLES * (1.0 - hidden)
+    waits = rounds * share * read_rows(pr) / chunks_at_once(pr, cf) * LOAD_CYCLES / batches_in_flight(pr)
     finishing = FINISH_CYCLES + ADD_CYCLES * added
     waits += ceil_div(pr.k * cf["rb"] * cf["tw"], threads) * finishing
     x_bytes = float(rows_under(pr, cf["th"]) * tiling.columns * pr.c * DTYPE_BYTES[pr.dtype])
