@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tilewright.device import for_architecture
-from tilewright.device.architectures import tensor_macs
+from tilewright.device.architectures import mma_f64, tensor_macs
 from tilewright.dispatch.guesses import GUESSES
 from tilewright.errors import ConfigError
 from tilewright.kernels import family_of
@@ -42,12 +42,21 @@ def _us(problem: Problem, **change: int) -> float:
         ("n1c64h1w99999k64r1s65536p0x1-f16", "more than 65,535 rows"),
         ("n1c64h8w8k64r3s3p1g64-f16", "fewer than 8 channels"),
         ("n1c64h8w8k64r3s3p1g64-tf32", "fewer than 8 channels"),
-        ("n1c64h8w8k64r3s3p1-f64", "not f64"),
         ("n1c7h8w8k64r3s3p1-accurate", "fewer than 256 products are more accurate in f32"),
     ],
 )
 def test_refusals_say_why(text: str, why: str) -> None:
     assert why in str(MMA.refuses(Problem.parse(text), H100))
+
+
+def test_f64_is_taken_where_tensor_cores_are_faster_than_threads() -> None:
+    problem = Y12.with_dtype("f64")
+    taken = [MMA.refuses(problem, for_architecture(arch)) is None for arch in ("sm_80", "sm_90")]
+    assert all(taken) and mma_f64(86) == mma_f64(100) == 0
+    assert "multiply f64 no faster than its threads" in str(MMA.refuses(problem, for_architecture("sm_120")))
+    assert MMA.params(problem, H100)[0].values == (0,)
+    with pytest.raises(ConfigError, match="rule 'banks'"):
+        MMA.check(problem, H100, _config(mt=2, nt=2, fd=1, chunks=4))
 
 
 def test_a_device_without_tensor_cores_is_refused() -> None:
@@ -93,7 +102,7 @@ def test_the_model_knows_pipelines_tiles_and_tensor_cores() -> None:
 
 
 # Each layer in half of the kinds of numbers, and for one of two architectures.
-HALVES = (("f16", "i8", "tf32", "f8"), ("bf16", "q8", "accurate"))
+HALVES = (("f16", "i8", "tf32", "f8"), ("bf16", "q8", "accurate", "f64"))
 CASES = [(layer, dtype, turn // 2) for turn, layer in enumerate(LAYERS) for dtype in HALVES[turn % 2]]
 
 
@@ -131,6 +140,23 @@ def test_the_main_loop_is_products(dtype: str, product: str, own_cache: None, tm
     count = {name: sum(name in line for line in body) for name in (product, "LDSM", "LDGSTS", "BAR.SYNC")}
     assert count == {product: 128, "LDSM": 32, "LDGSTS": 16, "BAR.SYNC": 1}
     assert len(body) < (3.3 if dtype == "tf32" else 2.3) * count[product]  # tf32: two for each word of x
+
+
+@pytest.mark.parametrize(
+    ("arch", "product", "count"), [("sm_90", "DMMA.16x8x4", 64), ("sm_80", "DMMA.884", 128)]
+)
+def test_the_main_loop_of_f64_is_products(
+    arch: str, product: str, count: int, own_cache: None, tmp_path: Path
+) -> None:
+    """32 x 64 outputs a warp: 16 numbers of the sum a turn, a load for each of 16 x 4."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from sass import main_loop
+
+    config, problem, device = _config(mt=4, nt=2, fd=1), Y12.with_dtype("f64"), for_architecture(arch)
+    MMA.check(problem, device, config)
+    body = main_loop(MMA.blueprint(problem, device, config), arch, tmp_path, product)
+    assert sum(product in line for line in body) == count
+    assert sum("LDS.64" in line for line in body) == 48 and len(body) < 240 + count
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ _TENSOR = {70: 512, 80: 1024, 87: 1024, 90: 2048, 100: 4096, 103: 4096}
 # Nvidia Hopper GPU Architecture via Microbenchmarking", arXiv:2402.13499).
 _MMA_SYNC = {80: 1024, 90: 1290, 100: 1024}
 _OF_OTHERS = 512  # of either
+# Products of f64 that the tensor cores of a unit add up a cycle, where that is more than its threads do.
+_MMA_F64 = {80: 64, 90: 128}
 # Rate of f64 over that of f32, with tensor cores where they take it.
 _F64 = {60: 0.5, 70: 0.5, 75: 1 / 32, 80: 1.0, 90: 1.0, 100: 0.5}
 _F64_OF_OTHERS = 1 / 64
@@ -55,6 +57,11 @@ def tensor_products(capability: int) -> int:
 def tensor_macs(capability: int) -> int:
     """Return ``Device.tensor_macs``: the products by ``mma.sync``; 0 if kernels cannot use it."""
     return _MMA_SYNC.get(capability, _OF_OTHERS if capability >= MMA_SYNC else 0)
+
+
+def mma_f64(capability: int) -> int:
+    """Return the peak f64 products per cycle of a unit's tensor cores; 0 if its threads are as fast."""
+    return _MMA_F64.get(capability, 0)
 
 
 def f64_rate(capability: int) -> float:

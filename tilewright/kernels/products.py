@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.problem import DTYPE_BYTES, Problem
 
-PLAIN, TF32, THREE, E4M3, E4M3_AS_F16, HALVES = range(6)
+PLAIN, TF32, THREE, E4M3, E4M3_AS_F16, HALVES, DOUBLE = range(7)
 
 INSTRUCTION = 16 * 8 * 16  # multiply-adds of one in f16 (mma_sync.h); those of i8 and tf32 take the same time
 WORD, LANES = 4, 4  # bytes of a fragment's register, and lanes that share one of its rows

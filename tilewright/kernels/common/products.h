@@ -7,6 +7,7 @@
 #define E4M3 3         // f8 in memory, sm_89 and later
 #define E4M3_AS_F16 4  // f8 in memory, widened to f16 on its way
 #define HALVES 5       // f32 in memory; each number is the sum of two of f16, moved by powers of two (halves.h)
+#define DOUBLE 6       // f64
 #ifndef PRODUCTS
 #define PRODUCTS PLAIN
 #endif

@@ -1,7 +1,8 @@
 // mma: the sum over r,s,c of x[n,p*u+r*d-pad,q*u+s*d-pad,c] * w[k,r,s,c], then its epilogue, on tensor cores
 //
 // Implicit GEMM: pixels (n, p, q) of all images against filters, summed over the taps (r, s) and channels, without
-// the columns ever being written. f16, bf16, tf32, f8: sums of f32. i8: sums of i32. See mma_product.h.
+// the columns ever being written. f16, bf16, tf32, f8: sums of f32. i8: sums of i32; f64: of f64. See
+// mma_product.h.
 //
 //   M x N is pixels x channels where y is nhwc, else channels x pixels: neighbours in y lie along N
 //
@@ -64,7 +65,7 @@ INLINE Lane find_lane(void) {
     me.lane = THREAD(0) % 32;
     me.share = SB > 1 ? warp / (WM * WN) : 0;
     me.team = SB > 1 ? THREAD(0) % TEAM : THREAD(0);
-    me.m = m + me.lane / 4;
+    me.m = m + SUM_ROW(me.lane, 0);
     me.n = n + me.lane % 4 * 4;
     me.m_place = place_m(m, me.lane);
     me.n_place = place_n(n, me.lane);
@@ -130,10 +131,10 @@ INLINE void sum_up(acc_t acc[MT][NT][8], shared_t shared, const GLOBAL x_t *x, c
 }
 
 // Output g of a thread: 4 neighbours along N, from row out_m and column out_n of the block tile on.
-INLINE int out_m(Lane me, int g) { return me.m + g / 2 / NT * 16 + g % 2 * 8; }
+INLINE int out_m(Lane me, int g) { return me.m + g / 2 / NT * 16 + SUM_ROW(0, g % 2); }
 INLINE int out_n(Lane me, int g) { return me.n + g / 2 % NT * 16; }
 INLINE void pick(acc_t v[4], acc_t acc[MT][NT][8], int g) {
-    UNROLL for (int i = 0; i < 4; i++) v[i] = acc[g / 2 / NT][g / 2 % NT][i / 2 * 4 + g % 2 * 2 + i % 2];
+    UNROLL for (int i = 0; i < 4; i++) v[i] = acc[g / 2 / NT][g / 2 % NT][SUM_AT(g % 2, i)];
 }
 
 BOUNDED_KERNEL(mma, THREADS, MIN_BLOCKS)
@@ -155,18 +156,18 @@ BOUNDED_KERNEL(mma, THREADS, MIN_BLOCKS)
 #if SB * SC > 1
     ASYNC_WAIT(0);
     BARRIER();
-    shared_t meet = shared + me.team * 16;
+    shared_t meet = shared + me.team * SUMS_BYTES;
     UNROLL for (int g = 0; g < OUTS; g++) {
         acc_t v[4];
         pick(v, acc, g);
-        write_sums(meet + (me.share * OUTS + g) * (TEAM * 16), v);
+        write_sums(meet + (me.share * OUTS + g) * (TEAM * SUMS_BYTES), v);
     }
     CLUSTER_BARRIER();
     UNROLL for (int g = 0; g < OUTS / SB / SC; g++) {
         UNROLL for (int i = 0; i < 4; i++) mine[g][i] = 0;
         UNROLL for (int s = 0; s < SB * SC; s++) {
             acc_t v[4];
-            peer4(v, meet + (s % SB * OUTS + (g * SC + at.sc) * SB + me.share) * (TEAM * 16), s / SB);
+            peer4(v, meet + (s % SB * OUTS + (g * SC + at.sc) * SB + me.share) * (TEAM * SUMS_BYTES), s / SB);
             UNROLL for (int i = 0; i < 4; i++) mine[g][i] += v[i];
         }
     }

@@ -25,7 +25,7 @@ typedef struct {
 INLINE int copy_row(int j) {
     return X_WAY == GATHERED ? THREAD(0) + j * THREADS : THREAD(0) / CHUNKS + j * ROWS_APART;
 }
-INLINE int copy_pixel(int row) { return Y_NHWC ? row : COLUMN(row); }
+INLINE int copy_pixel(int row) { return Y_NHWC || PRODUCTS == DOUBLE ? row : COLUMN(row); }
 
 INLINE InputSource find_input(const GLOBAL x_t *x, Place at) {
     InputSource from;

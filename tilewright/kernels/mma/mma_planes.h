@@ -13,11 +13,12 @@
 // Banks: word t of a fragment's column g is channels IN_WORD t .. of pixel COLUMN(g). PITCH puts these channels of
 // neighbouring t 8 banks apart (f16), so that only what differs in lead meets.
 
-#define IN_WORD (4 / NUMBER_BYTES)
+#define IN_WORD (4 / NUMBER_BYTES)                                // numbers; of f64 see below
 #define NEEDED (P * Q < PB ? P * Q : PB)                          // pixels of a row
 #define LEADS (P * Q % EACH != 0)                                 // whether rows begin early
 #define PIECES ((NEEDED + (LEADS ? 2 * EACH - 2 : EACH - 1)) / EACH)  // of 16 bytes, of a row
-#define PITCH (PB * NUMBER_BYTES + (IN_WORD == 1 || (IN_WORD == 4 && PB / 16 % 2) ? 32 : 16))
+#define APART (IN_WORD == 0 || IN_WORD == 1 || (IN_WORD == 4 && PB / 16 % 2) ? 32 : 16)
+#define PITCH (PB * NUMBER_BYTES + APART)
 #define ROWS (CHUNKS * EACH)
 #define PLANE_ITEMS (ROWS * PIECES)
 #define X_COPIES ((PLANE_ITEMS + THREADS - 1) / THREADS)
@@ -63,7 +64,38 @@ INLINE void stage_x(shared_t to, const InputSource *from, int step, int last) {
 // Where row c of the channels of a step begins, `lead` numbers early where c is 0.
 INLINE int row_at(int lead, int c) { return c * PITCH + (lead + c % EACH * (P * Q % EACH)) % EACH * NUMBER_BYTES; }
 
+#if PRODUCTS == DOUBLE
+// Of f64 a lane reads channel 4 k + lane % 4 of pixels 2 (lane / 4) and the next, as fragments_f64.h has it: at once if
+// all rows begin where 16 bytes do, else one after the other, and two lanes meet in a bank.
 #ifdef __CUDACC__
+typedef struct {
+    int at;  // of its first channel, from its first pixel on
+} Rows;
+INLINE Rows find_rows(Place at, int n, int lane) {
+    Rows rows = {row_at((int)(first_number(at) % EACH), lane % 4) + (n + lane / 4 * 2) * NUMBER_BYTES};
+    return rows;
+}
+INLINE void read_planes(Fragment *to, shared_t tile, const Rows *rows, int piece, int k) {
+    const shared_t from = tile + rows->at + 4 * k * PITCH + 16 * piece * NUMBER_BYTES;
+    if (LEADS) UNROLL for (int i = 0; i < 2; i++) to->r[i] = read_f64(from + i * NUMBER_BYTES);
+    else read_two(to->r, from);
+}
+#else
+typedef struct {
+    int lead, pixel;
+} Rows;
+INLINE Rows find_rows(Place at, int n, int lane) {
+    Rows rows = {(int)(first_number(at) % EACH), n + lane % 4 * 4};
+    return rows;
+}
+INLINE void read_planes(Fragment *to, shared_t tile, const Rows *rows, int piece, int k) {
+    for (int j = 0; j < 4; j++)
+        for (int c = 0; c < 4; c++)
+            to->rows[j][c] = read_f64(
+                tile + row_at(rows->lead, 4 * k + c) + (rows->pixel + 16 * piece + j) * NUMBER_BYTES);
+}
+#endif
+#elif defined(__CUDACC__)
 typedef struct {
     int at[IN_WORD];  // of the channels of its word, from its pixel on
 } Rows;

@@ -1,12 +1,12 @@
 // Products of the mma family beyond those of f16, bf16 and i8 (tensor.h), set by PRODUCTS:
 //
-//   PLAIN      those of tensor.h
+//   PLAIN      those of tensor.h; DOUBLE: its f64
 //   TF32       x is rounded here, the filter was in packing (mma_pack.cu)
 //   THREE      v = high + low / 2048 (mma_tf32.h), and v w = high_v high_w + (low_v high_w + high_v low_w) / 2048;
 //              what is left out is 2^-22 of it
 //   E4M3       x and the filter are f8, as they are
 //
-// The last two are promoted: the products of one fragment (8, or 32 of f8) start from zero, and their sum is added to
+// THREE and E4M3 are promoted: the products of one fragment (8, or 32 of f8) start from zero, and their sum is added to
 // that of the whole in f32, rounded to nearest; tensor cores cut off, those of f8 all but some 14 bits.
 // Layouts: PTX ISA 8.x, "Matrix Fragments for mma.m16n8k8" (tf32) and "m16n8k32" (e4m3): words lie as they do in f16.
 
@@ -18,6 +18,9 @@ typedef unsigned x_t;  // an element of x in memory, by its bits
 #elif PRODUCTS == E4M3
 typedef unsigned char x_t;
 #define NUMBER_BYTES 1
+#elif PRODUCTS == DOUBLE
+typedef double x_t;
+#define NUMBER_BYTES 8
 #else
 typedef in_t x_t;
 #define NUMBER_BYTES (DTYPE == 4 ? 1 : 2)
@@ -25,7 +28,7 @@ typedef in_t x_t;
 
 #define PROMOTED (PRODUCTS == THREE || PRODUCTS == E4M3)
 
-#if PRODUCTS == PLAIN
+#if PRODUCTS == PLAIN || PRODUCTS == DOUBLE
 #define MULTIPLIED(to, i, j) multiply(to, &a[k % FRAGMENTS][i], &b[k % FRAGMENTS][j], me.lane)
 #define PREPARE()
 #else

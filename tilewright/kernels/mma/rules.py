@@ -26,7 +26,7 @@ from tilewright.kernels.mma.tile import (
     threads,
     tiling_of,
 )
-from tilewright.kernels.products import E4M3, THREE
+from tilewright.kernels.products import DOUBLE, E4M3, THREE
 from tilewright.kernels.split_k import COMBINE_NONE, SECOND_POOLS
 from tilewright.problem import Problem
 
@@ -59,7 +59,7 @@ RULES = (
     Rule("e4m3", _has_product, "products of e4m3 came with sm_89: it must be widened"),
     Rule("sums", lambda problem, x, mt, nt: 2 <= mt * nt <= MOST_PIECES[products(problem, x)]
          or mt == nt == 1,
-         "more than 160 sums a thread do not fit its registers, nor 72 of accurate, 96 of f8"),
+         "more than 160 sums a thread do not fit its registers, nor 72 of accurate, 64 of f64, 96 of f8"),
     Rule("m_pieces", lambda problem, x, mt: 16 * (mt - 1) < _outputs(problem, x)[0],
          "pieces without outputs"),
     Rule("n_pieces", lambda problem, x, nt: 16 * (nt - 1) < _outputs(problem, x)[1],
@@ -81,6 +81,9 @@ RULES = (
     Rule("copies", lambda problem, cf: copies(problem, cf) <= MOST_COPIES,
          "a thread keeps the places of at most 16 pixels in registers", needs="x mt nt wm wn sb chunks"),
     registers_rule(registers, threads, "x mt nt wm wn sb mb fd chunks"),
+    Rule("banks", lambda problem, x, chunks: products(problem, x) != DOUBLE or chunks >= 8
+         or chunks >= all_chunks(problem, x),
+         "of f64 a fragment of rows of fewer than 8 chunks is read from half of the banks"),
     Rule("in_flight", lambda problem, x, chunks, stages: stages == 2 or chunks * (stages - 2) < all_chunks(
         problem, x), "buffers without channels"),
     shared_rule(_shared_bytes, "x mt nt wm wn sb mb chunks stages", declared=DECLARED),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
+from tilewright.device.architectures import mma_f64
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.fold import folded, of_layer
@@ -28,7 +29,7 @@ from tilewright.kernels.mma.tile import (
     ways,
 )
 from tilewright.kernels.mma.work import work_of
-from tilewright.kernels.products import E4M3, E4M3_AS_F16, PLAIN, THREE
+from tilewright.kernels.products import DOUBLE, E4M3, E4M3_AS_F16, PLAIN, THREE
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import combine_param, operands, reduction_buffers, second_pass, share_defines
 from tilewright.kernels.tile import (
@@ -44,6 +45,7 @@ from tilewright.kernels.tile import (
 )
 from tilewright.kernels.untuned import COLUMNS, IN_ORDER
 from tilewright.kernels.untuned.nhwc import copied_bytes, copied_first, copy_of, copy_remark
+from tilewright.kernels.word import word_bytes
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 
@@ -56,7 +58,7 @@ class Mma(Family):
 
     name = "mma"
     widens = False
-    dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 if its math is not strict
+    dtypes = ("f16", "bf16", "i8", "f8", "q8", "f64")  # and f32 if its math is not strict
     examples = tuple(f"n1c48h9w8k40r3s3p1-{precision}-nhwc+bias" for precision in (*dtypes, *MATHS[1:]))
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
@@ -69,6 +71,8 @@ class Mma(Family):
             return reason
         if reason := no_tensor_cores(device):
             return reason
+        if pr.dtype == "f64" and device.is_cuda and not mma_f64(device.capability):
+            return "the device's tensor cores multiply f64 no faster than its threads, if at all"
         if reason := too_many(pr) or too_wide(pr) or too_few(pr):
             return reason
         if pr.groups > 1 and min(pr.cg, pr.kg) < FEWEST:
@@ -143,10 +147,13 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
         launches=(main, *second_pass(pr, combine)), packed_bytes=_packed_bytes(pr, tiling, cf),
         pack=(
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", tiling.kb), ("PACK_STEPS", tiling.steps),
-            ("PACK_C", _run_channels(pr, cf)), ("PACK_ORDER", COLUMNS if pixels_on_m(pr) else IN_ORDER),
+            ("PACK_C", _run_channels(pr, cf)),
+            ("PACK_ORDER", COLUMNS if pixels_on_m(pr) and moved_as != DOUBLE else IN_ORDER),
             *((("PACK_PRODUCTS", moved_as),) if moved_as else ()),
         ),
-        workspace=reduction_buffers(pr, cf, cf["sg"] * tiling.tiles * tiling.tile, tiling.tiles),
+        workspace=reduction_buffers(
+            pr, cf, cf["sg"] * tiling.tiles * tiling.tile, tiling.tiles, word_bytes(pr)
+        ),
         packer="mma_pack.cu" if moved_as else "pack.cu",
     )  # fmt: skip
     if way not in COPIES:
@@ -168,7 +175,7 @@ def _packed_bytes(pr: Problem, tiling: ProductTiling, cf: Values) -> int:
 
 def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> Values:
     whole = pr.kg % 4 == 0 if pixels_on_m(pr) else pr.p * pr.q % 4 == 0
-    sums_bytes = 4 * cf["sg"] * max(pr.z_elements, tiling.tiles * tiling.tile)
+    sums_bytes = word_bytes(pr) * cf["sg"] * max(pr.z_elements, tiling.tiles * tiling.tile)
     way, product = cf["x"], products(pr, cf["x"])
     x_bytes = pr.x_bytes + 16 * row_pieces(pr, tiling.pb)  # the last pieces of a plane's row may lie past x
     packed_bytes = _packed_bytes(pr, tiling, cf)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_GATHERED, tap_words
-from tilewright.kernels.products import E4M3, PLAIN, TF32, THREE
+from tilewright.kernels.products import DOUBLE, E4M3, PLAIN, TF32, THREE
 from tilewright.kernels.tile import ProductTiling, pointwise
+from tilewright.kernels.word import word_bytes
 from tilewright.problem import DTYPE_BYTES, Problem
 
 AS_IS, COPIED, GATHERED, WIDENED, PLANES = range(5)
@@ -14,12 +15,15 @@ WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by numb
         "copied to nhwc and widened to f16 by a first kernel",
         "as it is, channels as rows of pixels")  # fmt: skip
 COPIES = (COPIED, WIDENED)
-MOST_PIECES = {PLAIN: 20, TF32: 20, THREE: 9, E4M3: 12}  # of a warp: more would not fit a thread's registers
+# Of a warp: more would not fit a thread's registers.
+MOST_PIECES = {PLAIN: 20, TF32: 20, THREE: 9, E4M3: 12, DOUBLE: 8}
 MOST_LOADS = 512  # of a thread that gathers: more would overflow the instruction cache
 
 
 def products(pr: Problem, way: int) -> int:
-    """What is multiplied: numbers as they are, rounded to tf32, split (three products for one), or e4m3."""
+    """What is multiplied: numbers as they are, rounded to tf32, split (three products for one), e4m3, f64."""
+    if pr.dtype == "f64":
+        return DOUBLE
     if pr.math != "strict":
         return TF32 if pr.math == "tf32" else THREE
     return E4M3 if pr.dtype == "f8" and way != WIDENED else PLAIN
@@ -37,7 +41,7 @@ def ways(pr: Problem) -> tuple[int, ...]:
     """
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
     first: tuple[int, ...] = (AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED,)
-    if first != (AS_IS,) and pr.cg * pr.r * pr.s <= MOST_GATHERED:
+    if first != (AS_IS,) and pr.dtype != "f64" and pr.cg * pr.r * pr.s <= MOST_GATHERED:
         first += (GATHERED,)
     if pr.dtype == "f8":
         first += (WIDENED,)
@@ -85,7 +89,7 @@ def tiling_of(pr: Problem, cf: Values) -> ProductTiling:
     k_tiles, q_tiles = ceil_div(pr.kg, kb), ceil_div(pixels, pb)
     tiles = k_tiles * q_tiles * pr.groups * (pr.n * pr.p * pr.q // max(1, pixels))
     stage = 16 * cf["chunks"] * kb + x_stage_bytes(pr, cf, pb)
-    meeting = 4 * mb * nb * cf["sb"] if cf["sb"] * cf["sc"] > 1 else 0
+    meeting = word_bytes(pr) * mb * nb * cf["sb"] if cf["sb"] * cf["sc"] > 1 else 0
     return ProductTiling(
         kb=kb, pb=pb, threads=threads(cf), k_tiles=k_tiles, q_tiles=q_tiles,
         tiles=tiles, steps=ceil_div(all_chunks(pr, cf["x"]), cf["chunks"]),
@@ -98,7 +102,7 @@ def x_stage_bytes(pr: Problem, cf: Values, pb: int) -> int:
     if cf["x"] != PLANES:
         return 16 * cf["chunks"] * pb
     nbytes = DTYPE_BYTES[pr.dtype]
-    apart = 32 if nbytes == 4 or (nbytes == 1 and pb // 16 % 2) else 16  # other banks; PITCH of mma_planes.h
+    apart = 32 if nbytes >= 4 or (nbytes == 1 and pb // 16 % 2) else 16  # other banks; APART of mma_planes.h
     return cf["chunks"] * each(pr) * (pb * nbytes + apart)
 
 
@@ -125,4 +129,5 @@ def registers(pr: Problem, cf: Values) -> int:
     elif product == E4M3:
         gathers += 2 * cf["mt"] * cf["nt"] + 16
     places = (1 + tap_words(pr)) * copies(pr, cf)
-    return 8 * cf["mt"] * cf["nt"] + 4 * cf["fd"] * (cf["mt"] + cf["nt"]) + places + gathers + 42
+    sums = 8 * cf["mt"] * cf["nt"] * word_bytes(pr) // 4
+    return sums + 4 * cf["fd"] * (cf["mt"] + cf["nt"]) + places + gathers + 42

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
+from tilewright.device.architectures import mma_f64
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import RESERVED_SHARED, resident, tap_words
 from tilewright.kernels.mma.tile import (
@@ -18,10 +19,11 @@ from tilewright.kernels.mma.tile import (
     tap_chunks,
     tiling_of,
 )
-from tilewright.kernels.products import E4M3, INSTRUCTION, PLAIN, TF32, THREE, in_word
+from tilewright.kernels.products import DOUBLE, E4M3, INSTRUCTION, PLAIN, TF32, THREE
 from tilewright.kernels.split_k import ALONE, alone
 from tilewright.kernels.tile import NONE, ProductTiling
 from tilewright.kernels.untuned.nhwc import copied_bytes
+from tilewright.kernels.word import word_bytes
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -29,7 +31,7 @@ WAVEFRONT = 0.6  # relative to the model's cycles, fitted to loads with conflict
 COUNTED = 24.0  # instructions to find the taps of a wide filter that meet the image (by counting them)
 COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
 # By PRODUCTS: m16n8 instructions of a piece, a thread's adds besides, instructions to prepare its fragments.
-_ISSUED = {PLAIN: (2, 0, 0), TF32: (2, 0, 4), THREE: (6, 16, 24), E4M3: (2, 8, 0)}
+_ISSUED = {PLAIN: (2, 0, 0), TF32: (2, 0, 4), THREE: (6, 16, 24), E4M3: (2, 8, 0), DOUBLE: (2, 0, 0)}
 _ISSUED_90 = {**_ISSUED, E4M3: (4, 16, 8)}  # sm_90 widens e4m3 to f16 and adds two sums for one (its SASS)
 
 
@@ -40,15 +42,19 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     blocks, steps = tiling.tiles * shares, ceil_div(tiling.steps, shares)
     fragments = steps * cf["chunks"] / 2 / cf["sb"]  # along the sum, of a warp
     pieces, warps = cf["mt"] * cf["nt"], tiling.threads // 32
-    planes, numbers = cf["x"] == PLANES, in_word(pr)  # of a register
-    reads = fragments * (cf["mt"] + (0 if planes else cf["nt"]))  # of a warp: ldmatrix, 4 wavefronts each
-    singles = fragments * cf["nt"] * 4 * numbers if planes else 0.0  # numbers: a wavefront each
+    product, planes, numbers = products(pr, cf["x"]), cf["x"] == PLANES, each(pr)
+    reads = fragments * (cf["mt"] + (0 if planes else cf["nt"]))  # of a warp: 4 wavefronts each
+    loads = reads * (2 if product == DOUBLE else 1)  # by ldmatrix, or a row's number after the other
+    singles = fragments * cf["nt"] * numbers if planes else 0.0  # of a lane, a wavefront each but of f64
+    waves = 4.0 * reads + singles * ((4 if pr.p * pr.q % 2 else 2) if product == DOUBLE else 1)
+    packs = max(0.0, 1 - 4 / numbers)  # instructions to put a number into its word
     x_pieces = each(pr) * row_pieces(pr, tiling.pb) if planes else tiling.pb
     x_bytes, w_bytes = 16 * steps * cf["chunks"] * x_pieces, 16 * steps * cf["chunks"] * tiling.kb
     issued = _ISSUED_90 if device.capability == 90 else _ISSUED
-    multiplies, adds, prepares = issued[products(pr, cf["x"])]
+    multiplies, adds, prepares = issued[product]
     meeting = 8.0 * pieces if cf["sb"] * cf["sc"] > 1 else 0.0
-    out_bytes = 4 if combine != NONE else DTYPE_BYTES[pr.dtype_out]
+    tile_bytes = float(word_bytes(pr) * tiling.tile)  # of sums
+    out_bytes = word_bytes(pr) if combine != NONE else DTYPE_BYTES[pr.dtype_out]
     copied = cf["x"] in COPIES
     run = 32 if pixels_on_m(pr) else 4 * out_bytes * 4
     return GpuWork(
@@ -56,23 +62,30 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         resident=resident(device, registers(pr, cf), tiling.threads, tiling.shared_bytes, cf["mb"]),
         shared_bytes=tiling.shared_bytes, steps=steps, buffers=cf["stages"],
         fma=fragments * (pieces * (multiplies + adds) + (cf["mt"] + cf["nt"]) * prepares),
-        shared_loads=reads + singles * (2 * numbers - 1) / numbers,
+        shared_loads=loads + singles * (1 + packs),
         staging=_staging(pr, cf, tiling, steps),
         epilogue=40.0 + meeting + 8.0 * pieces * (4.0 if combine == NONE else 2.0) / cf["sb"],
-        wavefronts=WAVEFRONT * ((4.0 * reads + singles) * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128),
+        wavefronts=WAVEFRONT * (waves * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128),
         load_bytes=float(x_bytes * _missed(pr, device, cf, tiling) + w_bytes),
         store_sectors=tiling.tile * (ALONE if alone(pr, out_bytes) else out_bytes / min(32, run)),
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
         cluster=cf["sc"], shares=cf["sg"], combine=combine,
-        partial_bytes=0.0 if combine == NONE else 4.0 * tiling.tile * tiling.tiles * cf["sg"],
-        tile_bytes=4.0 * tiling.tile, useful=pr.n * pr.p * pr.q * pr.k / (tiling.tile * tiling.tiles),
+        partial_bytes=0.0 if combine == NONE else tile_bytes * tiling.tiles * cf["sg"],
+        tile_bytes=tile_bytes, useful=pr.n * pr.p * pr.q * pr.k / (tiling.tile * tiling.tiles),
         register_intensity=2.0 * 256 * pieces / (16 * (cf["mt"] + cf["nt"])),
         block_intensity=2.0 * tiling.tile / (tiling.kb + tiling.pb),
         more_launches=int(copied),
         more_bytes=float(pr.x_bytes + copied_bytes(pr, tap_chunks(pr, cf["x"]))) if copied else 0.0,
-        tensor_cycles=fragments * pieces * warps * multiplies * INSTRUCTION / device.tensor_macs,
+        tensor_cycles=fragments * pieces * warps * multiplies * _cycles(product, device),
         turn_cycles=COPY_CYCLES / (cf["stages"] - 1),
     )  # fmt: skip
+
+
+def _cycles(product: int, device: Device) -> float:
+    """Cycles that the tensor cores of a unit take for one m16n8 instruction."""
+    if product == DOUBLE:
+        return 16 * 8 * 4 / (mma_f64(device.capability) or device.tensor_macs / 16)
+    return INSTRUCTION / device.tensor_macs
 
 
 def _staging(pr: Problem, cf: Values, tiling: ProductTiling, steps: int) -> float:

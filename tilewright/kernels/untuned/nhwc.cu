@@ -32,6 +32,11 @@ typedef in_t x_t;
 typedef unsigned x_t;
 #define EACH 4
 #define BITS_OF(v) (v)
+#elif COPIED_AS == DOUBLE
+typedef unsigned x_t;  // half a number
+#define EACH 4
+#define WORDS 2  // of a number
+#define BITS_OF(v) (v)
 #elif COPIED_AS == HALVES
 typedef unsigned x_t;
 #define EACH 8
@@ -41,6 +46,9 @@ typedef unsigned x_t;
 typedef unsigned char x_t;
 #define EACH (COPIED_AS == E4M3 ? 16 : 8)
 #define BITS_OF(v) (COPIED_AS == E4M3 ? (unsigned)(v) : (unsigned)half_of_e4m3(v))
+#endif
+#ifndef WORDS
+#define WORDS 1
 #endif
 #if COPIED_AS == HALVES
 #include "halves.h"
@@ -68,7 +76,7 @@ INLINE offset_t number_at(int pixel, offset_t channel) {
 
 // Load the numbers of a chunk, zeros where there are none, of THREAD_PIXELS pixels from the first on.
 INLINE void load_numbers(x_t numbers[THREAD_PIXELS][EACH], const GLOBAL x_t *x, int pixel, int chunk) {
-    const int here = chunk < CHUNKS_OF_PIXEL, c = chunk % CC * EACH;
+    const int here = chunk < CHUNKS_OF_PIXEL, c = chunk % CC * (EACH / WORDS);
     const offset_t channel = chunk / CC * C + c;
     UNROLL for (int e = 0; e < EACH; e++) {
 #if PAIRED
@@ -77,7 +85,9 @@ INLINE void load_numbers(x_t numbers[THREAD_PIXELS][EACH], const GLOBAL x_t *x, 
         UNROLL for (int i = 0; i < THREAD_PIXELS; i++) numbers[i][e] = (x_t)(word >> (32 / THREAD_PIXELS * i));
 #else
         UNROLL for (int i = 0; i < THREAD_PIXELS; i++)
-            numbers[i][e] = here && pixel + i < N * PLANE && c + e < C ? x[number_at(pixel + i, channel + e)] : 0;
+            numbers[i][e] = here && pixel + i < N * PLANE && c + e / WORDS < C
+                                ? x[number_at(pixel + i, channel + e / WORDS) * WORDS + e % WORDS]
+                                : 0;
 #endif
     }
 }

@@ -82,7 +82,7 @@ def _launch(blocks: int) -> Launch:
 
 def _neighbours(pr: Problem) -> int:
     """Pixels of a thread: as many as one load holds, if every plane begins at a word."""
-    in_word = WORD // DTYPE_BYTES[pr.dtype]
+    in_word = max(1, WORD // DTYPE_BYTES[pr.dtype])
     return 1 if pr.layout_in == "nhwc" or pr.h * pr.w % in_word else in_word
 
 
