@@ -41,7 +41,7 @@
 #define STAGE_BYTES (X_BYTES + W_BYTES)     // the input, then the filter
 #define TURNS_K (CHUNKS / 2 / SB)           // fragments along the sum, of a step, for one warp
 #define OUTS (MT * NT * 2)                  // of a thread: runs of 4 neighbours in y
-#define PIXELS (X_WAY == PLANES ? P * Q : N * P * Q)  // that are tiled together
+#define PIXELS (ONE_IMAGE ? P * Q : N * P * Q)  // that are tiled together
 #define WAITS_LATE 1                        // the filter is there before the kernel that copies x is done
 
 #include "tile.h"

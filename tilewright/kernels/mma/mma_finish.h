@@ -3,9 +3,9 @@
 
 #include "pixels.h"
 
-// Element k of pixel px; of PLANES px counts the pixels of one image.
+// Element k of pixel px; px counts those of one image if ONE_IMAGE.
 INLINE offset_t y_at(Place at, int k, int px) {
-    if (X_WAY == PLANES) return ((offset_t)at.n * (GROUPS_ * K) + k) * (P * Q) + px;
+    if (ONE_IMAGE) return ((offset_t)at.n * (GROUPS_ * K) + k) * (P * Q) + px;
     return pixel_at(k, px);
 }
 

@@ -9,13 +9,15 @@
 //   channel 1       [. 0 1 2 3 4 5 6][7 ..                              lead 49 % 8 = 1
 //   channel 2       [. . 0 1 2 3 4 5][6 ..                              lead 98 % 8 = 2
 //
-// What a piece holds of other channels belongs to columns of outputs that nobody stores. A tile is of one image.
+// What a piece holds of other channels belongs to columns of outputs that nobody stores. A tile is of one image, but
+// where planes are whole pieces, which are of one image each: there the pixels of all images are tiled together.
 // Banks: word t of a fragment's column g is channels IN_WORD t .. of pixel COLUMN(g). PITCH puts these channels of
 // neighbouring t 8 banks apart (f16), so that only what differs in lead meets.
 
 #define IN_WORD (4 / NUMBER_BYTES)                                // numbers; of f64 see below
-#define NEEDED (P * Q < PB ? P * Q : PB)                          // pixels of a row
 #define LEADS (P * Q % EACH != 0)                                 // whether rows begin early
+#define ONE_IMAGE LEADS                                           // whether a tile is
+#define NEEDED (PIXELS < PB ? PIXELS : PB)                        // pixels of a row
 #define PIECES ((NEEDED + (LEADS ? 2 * EACH - 2 : EACH - 1)) / EACH)  // of 16 bytes, of a row
 #define APART (IN_WORD == 0 || IN_WORD == 1 || (IN_WORD == 4 && PB / 16 % 2) ? 32 : 16)
 #define PITCH (PB * NUMBER_BYTES + APART)
@@ -40,8 +42,10 @@ INLINE InputSource find_input(const GLOBAL x_t *x, Place at) {
     from.x = (const GLOBAL unsigned char *)x;
     UNROLL for (int j = 0; j < X_COPIES; j++) {
         const int item = THREAD(0) + j * THREADS;
-        const offset_t first = first_number(at) + (offset_t)(item / PIECES) * (P * Q);
-        from.at[j] = (first / EACH + item % PIECES) * 16;
+        const int piece = item % PIECES, px = at.q0 + piece * EACH;
+        offset_t first = first_number(at);
+        if (!ONE_IMAGE) first += (offset_t)(px / (P * Q)) * GROUPS_ * C * (P * Q) + px % (P * Q) - px;
+        from.at[j] = ((first + (offset_t)(item / PIECES) * (P * Q)) / EACH + piece) * 16;
     }
     return from;
 }

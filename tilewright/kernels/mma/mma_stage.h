@@ -15,6 +15,7 @@
 #if X_WAY == PLANES
 #include "mma_planes.h"
 #else
+#define ONE_IMAGE 0
 #include "mma_pixels.h"
 #endif
 

@@ -50,8 +50,8 @@ def ways(pr: Problem) -> tuple[int, ...]:
 
 
 def image_pixels(pr: Problem, way: int) -> int:
-    """Pixels that are tiled together: of all images, or of one (PLANES)."""
-    return pr.p * pr.q if way == PLANES else pr.n * pr.p * pr.q
+    """Pixels that are tiled together: of all images, or of one (ONE_IMAGE of mma_planes.h)."""
+    return pr.p * pr.q if way == PLANES and pr.p * pr.q % each(pr) else pr.n * pr.p * pr.q
 
 
 def tap_chunks(pr: Problem, way: int) -> int:
@@ -109,7 +109,7 @@ def x_stage_bytes(pr: Problem, cf: Values, pb: int) -> int:
 def row_pieces(pr: Problem, pb: int) -> int:
     """16-byte pieces to copy a channel's row of a tile, which may begin up to a piece early."""
     early = each(pr) - 1 if pr.p * pr.q % each(pr) else 0
-    return ceil_div(min(pr.p * pr.q, pb) + early, each(pr))
+    return ceil_div(min(image_pixels(pr, PLANES), pb) + early, each(pr))
 
 
 def copies(pr: Problem, cf: Values) -> int:
