@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import random
 import threading
@@ -195,6 +196,18 @@ def test_threads_make_kernels_one_at_a_time() -> None:
     with ThreadPoolExecutor(4) as pool:
         loaded = list(pool.map(lambda _: its.load(Built("key", b"source", {}, 0.0)), range(8)))
     assert most == [1] * 8 and all(one.kernels.keys() == {"x"} for one in loaded)
+
+
+@pytest.mark.parametrize("name", ["<generated: 'pyopencl invoker for 'x'-1'>", "<pyopencl invoker for 'x'>"])
+def test_the_text_of_code_that_pyopencl_makes_is_let_go(name: str) -> None:
+    """Old versions (2024.2) give each kernel one name: pytools warned of the second program that has it."""
+
+    def all_kernels() -> list[Any]:
+        linecache.cache[name] = 4, None, ["pass"], name
+        return [SimpleNamespace(function_name="x")]
+
+    assert opencl_driver.make_kernels(SimpleNamespace(all_kernels=all_kernels)).keys() == {"x"}
+    assert name not in linecache.cache
 
 
 def said(platform: str, **more: Any) -> Any:

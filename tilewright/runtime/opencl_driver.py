@@ -27,7 +27,8 @@ _CODE = (
 )  # fmt: skip
 
 _making = threading.Lock()  # of kernels: code that pyopencl makes for two at once has one name, and it warns
-_THEIR_TEXTS = "<generated: 'pyopencl invoker"  # of that code: names in linecache, which keeps them for ever
+# Of that code: names in linecache, which keeps them for ever. Older versions give each kernel one name.
+_THEIR_TEXTS = "<generated: 'pyopencl invoker", "<pyopencl invoker"
 
 
 def import_opencl() -> Any:
