@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
+import os
 import random
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,12 +22,14 @@ from tilewright.device import Device
 from tilewright.errors import CompileError, DeviceError, OutOfMemory, RunError
 from tilewright.kernels import family_of
 from tilewright.problem import Problem
-from tilewright.runtime import opencl, opencl_cache, opencl_driver, opening
+from tilewright.runtime import opencl, opencl_cache, opencl_driver, opencl_facts, opening
 from tilewright.runtime.base import Built, Memory, Resources
 from tilewright.runtime.opencl_facts import facts
 from tilewright.runtime.pending import Pending
 from tilewright.search import model
 from tilewright.search.space import sample
+
+POCL = "Portable Computing Language"
 
 
 class Error(Exception):
@@ -193,16 +198,57 @@ def test_threads_make_kernels_one_at_a_time() -> None:
     assert most == [1] * 8 and all(one.kernels.keys() == {"x"} for one in loaded)
 
 
+@pytest.mark.parametrize("name", ["<generated: 'pyopencl invoker for 'x'-1'>", "<pyopencl invoker for 'x'>"])
+def test_the_text_of_code_that_pyopencl_makes_is_let_go(name: str) -> None:
+    """Old versions (2024.2) give each kernel one name: pytools warned of the second program that has it."""
+
+    def all_kernels() -> list[Any]:
+        linecache.cache[name] = 4, None, ["pass"], name
+        return [SimpleNamespace(function_name="x")]
+
+    assert opencl_driver.make_kernels(SimpleNamespace(all_kernels=all_kernels)).keys() == {"x"}
+    assert name not in linecache.cache
+
+
+def said(platform: str, **more: Any) -> Any:
+    """What a driver may say of a device."""
+    facts_of = dict(
+        max_compute_units=4, max_clock_frequency=2000, max_work_group_size=1024, local_mem_size=65536,
+        name="cpu-x", version="OpenCL 3.0 PoCL HSTR: cpu-x", opencl_c_version="OpenCL C 1.2 ",
+        global_mem_cache_size=1 << 20, native_vector_width_float=8, driver_version="1",
+        platform=SimpleNamespace(name=platform, version="3"),
+    )  # fmt: skip
+    return SimpleNamespace(**facts_of | more)
+
+
 @pytest.mark.parametrize("cpu", [True, False])
 def test_a_clock_that_the_driver_does_not_know(cpu: bool) -> None:
     """The model divides by it."""
-    said = SimpleNamespace(
-        max_compute_units=4, max_clock_frequency=0, max_work_group_size=1024, local_mem_size=65536,
-        name="cpu-x", version="OpenCL 3.0 PoCL HSTR: cpu-x", opencl_c_version="OpenCL C 1.2",
-        global_mem_cache_size=1 << 20, native_vector_width_float=8, driver_version="1",
-        platform=SimpleNamespace(version="3"),
-    )  # fmt: skip
-    device: Device = facts(said, 0, cpu)
+    device: Device = facts(said(POCL, max_clock_frequency=0), 0, cpu)
     layer, direct = Problem.parse("n1c8h8w8k8r3s3-f32"), family_of("direct")
     config = sample(direct, layer, device, random.Random(0))
     assert model.estimate(direct, layer, device, config).total_us > 0
+
+
+def test_only_pocls_compiler_is_given_its_builtin_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intel's has no such builtin: no kernel of i8 compiled there."""
+    flags = opencl_facts._AVX512 | {"avx512_vnni"}
+    monkeypatch.setattr(opencl_facts, "_cpu_flags", lambda: frozenset(flags))
+    assert facts(said(POCL), 0, True).byte_dots and not facts(said(POCL), 0, False).byte_dots
+    intel = facts(said("Intel(R) OpenCL", version="OpenCL 3.1 (Build 0)"), 0, True)
+    assert not intel.byte_dots and intel.lanes == 16
+    assert intel.arch == "OpenCL C 1.2"
+
+
+def test_what_other_drivers_need_and_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intel's compiler crashed while it made lanes of work-items, and speaks although nothing is wrong."""
+    cl, mode = pytest.importorskip("pyopencl"), "CL_CONFIG_CPU_VECTORIZER_MODE"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for given, kept in ((None, "1"), ("8", "8")):
+            monkeypatch.delenv(mode, raising=False) if given is None else monkeypatch.setenv(mode, given)
+            opencl_driver.import_opencl()
+            assert os.environ[mode] == kept
+        cl.compiler_output("succeeded")
+        with pytest.raises(UserWarning):
+            warnings.warn("another", cl.CompilerWarning, stacklevel=1)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _ctypes
 import math
 import os
 import random
+import shutil
 import subprocess
 import sys
 import weakref
@@ -12,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -147,6 +150,27 @@ def test_searches_side_by_side_give_the_cores_back() -> None:
     if before != "[2]":
         pytest.skip(f"no BLAS whose threads can be set: {before}")
     assert (within, after) == ("[1]", "[2]")
+
+
+BADLY_NAMED = """
+import ctypes, sys
+ctypes.CDLL(sys.argv[1])
+from tilewright.search.correction import on_one_core
+with on_one_core():
+    print("searches")
+"""
+
+
+def test_a_loaded_file_whose_name_is_not_utf8_stops_no_search(tmp_path: Path) -> None:
+    """PoCL loads kernels from the cache folder, whose name threadpoolctl could not read."""
+    folder = os.fsencode(tmp_path) + b"/j\xe9r"
+    try:
+        os.mkdir(folder)
+    except OSError:
+        pytest.skip("a file system of UTF-8 alone")
+    library = os.fsdecode(shutil.copy(os.fsencode(_ctypes.__file__), folder))
+    command = [sys.executable, "-c", BADLY_NAMED, library]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "searches\n"
 
 
 def test_what_other_layers_taught_is_worked_out_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:

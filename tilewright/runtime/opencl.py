@@ -23,7 +23,7 @@ from tilewright.runtime.flusher import Flusher
 from tilewright.runtime.opencl_builtins import quick
 from tilewright.runtime.opencl_driver import devices, import_opencl, make_kernels, told
 from tilewright.runtime.opencl_errors import in_our_words, in_words
-from tilewright.runtime.opencl_facts import facts
+from tilewright.runtime.opencl_facts import facts, is_pocl
 from tilewright.runtime.opencl_vectors import PRELUDE
 from tilewright.runtime.pending import Pending
 
@@ -57,7 +57,7 @@ class OpenclRuntime:
         self._enqueue = self.cl.enqueue_nd_range_kernel
         self._events: list[Any] = []  # of the run that is being timed
         self._program = lru_cache(maxsize=_KEPT)(self._build_program)
-        self._pocl = self._device.platform.name == "Portable Computing Language"
+        self._pocl = is_pocl(self._device)
         self._links, self._since_ns = not self._pocl or opencl_linker.require(), time.time_ns()
         self._refused: dict[str, int] = {}  # programs that could not be linked, and when each was asked for
         self.quick = self._pocl  # until one needs the header

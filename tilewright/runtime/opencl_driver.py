@@ -6,6 +6,7 @@ import linecache
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,8 @@ from tilewright.runtime.capacity import cores
 
 # PoCL's other way, a copy of the code for each work-item, gave wrong answers after a barrier (PoCL 3.0).
 _METHOD = "POCL_WORK_GROUP_METHOD", "loops"
+# Intel's compiler makes lanes of work-items, though kernels have vectors; it crashed on some (2026.2).
+_NO_LANES = "CL_CONFIG_CPU_VECTORIZER_MODE", "1"
 # What PoCL's compiler reads beside the source: it makes other code of it.
 _CODE = (
     "POCL_BINARY_SPECIALIZE_WG", "POCL_EXTRA_BUILD_FLAGS", "POCL_FORCE_PARALLEL_OUTER_LOOP",
@@ -24,7 +27,8 @@ _CODE = (
 )  # fmt: skip
 
 _making = threading.Lock()  # of kernels: code that pyopencl makes for two at once has one name, and it warns
-_THEIR_TEXTS = "<generated: 'pyopencl invoker"  # of that code: names in linecache, which keeps them for ever
+# Of that code: names in linecache, which keeps them for ever. Older versions give each kernel one name.
+_THEIR_TEXTS = "<generated: 'pyopencl invoker", "<pyopencl invoker"
 
 
 def import_opencl() -> Any:
@@ -39,12 +43,15 @@ def import_opencl() -> Any:
         opencl_cache.mend()  # children have the folder named: once is enough
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # the cache of compiled kernels is ours
     os.environ.setdefault(*_METHOD)
+    os.environ.setdefault(*_NO_LANES)
     if cores() < (os.cpu_count() or 0):  # of these PoCL knows nothing
         os.environ.setdefault("POCL_MAX_PTHREAD_COUNT", str(cores()))
     try:
         import pyopencl
     except ImportError as error:
         raise DeviceError(f"no OpenCL: {error}; {how_to_get('opencl')}") from error
+    # Intel's compiler says "succeeded" of each program.
+    warnings.filterwarnings("ignore", "Non-empty compiler output", pyopencl.CompilerWarning)
     return pyopencl
 
 

@@ -14,6 +14,11 @@ _UNKNOWN_GHZ = 2.0  # a guess: the clock of a server's cores when all are busy, 
 _AVX512 = {"avx512f", "avx512vl", "avx512bw", "avx512dq"}
 
 
+def is_pocl(device: Any) -> bool:
+    """Whether a device is one of PoCL's."""
+    return str(device.platform.name) == "Portable Computing Language"
+
+
 def facts(device: Any, index: int, cpu: bool) -> Device:
     """Return OpenCL's facts of a device.
 
@@ -33,7 +38,8 @@ def facts(device: Any, index: int, cpu: bool) -> Device:
         threads_per_unit=1 if cpu else 1024, blocks_per_unit=1 if cpu else 16,
         shared_per_block=shared, shared_per_unit=shared, l2_bytes=int(device.global_mem_cache_size),
         clock_ghz=ghz, max_cluster=1, driver=f"{device.platform.version} {device.driver_version}",
-        byte_dots=cpu and lanes >= 16 and "avx512_vnni" in _cpu_flags(),
+        # By a builtin of PoCL's compiler: Intel's refuses it.
+        byte_dots=cpu and is_pocl(device) and lanes >= 16 and "avx512_vnni" in _cpu_flags(),
         rates=Rates(empty_us=20.0, read_gbs=5.0 * units, f32_tflops=max(peak, 1e-3), source="default"),
     )  # fmt: skip
 
@@ -59,7 +65,7 @@ def _arch(device: Any) -> str:
     """Return the instruction set that PoCL compiles for, or the OpenCL C version."""
     _, host, tail = str(device.version).rpartition("HSTR: ")
     if not host:
-        return str(device.opencl_c_version)
+        return str(device.opencl_c_version).strip()
     return f"{tail.removeprefix('pthread-').removeprefix('cpu-')}-v{_lanes(device)}"
 
 

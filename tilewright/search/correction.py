@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from math import erf, log, pi, sqrt
 
@@ -31,8 +31,20 @@ NOISE = 0.02  # standard deviation of what no neighbour tells
 MOST = 400  # measured configs that are looked at, the fastest first
 
 _erf = np.vectorize(erf, otypes=[float])
-_libraries = lru_cache(maxsize=1)(ThreadpoolController)
 _alone = threading.RLock()
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> ThreadpoolController | None:
+    """Return the libraries whose threads can be limited.
+
+    None if any file that is loaded has a name that is not UTF-8, as kernels have in a cache folder of such a
+    name: threadpoolctl reads the names of all.
+    """
+    try:
+        return ThreadpoolController()
+    except UnicodeDecodeError:
+        return None
 
 
 @contextmanager
@@ -42,8 +54,10 @@ def on_one_core() -> Iterator[None]:
     Its threads wait for each other: where compilers keep all cores busy, a matrix of a few hundred rows takes
     25 times as long. The limit holds for the whole process, so our own threads take turns here.
     """
-    with _alone, _libraries().limit(limits=1, user_api="blas"):
-        yield
+    with _alone:
+        libraries = _libraries()
+        with libraries.limit(limits=1, user_api="blas") if libraries else nullcontext():
+            yield
 
 
 @on_one_core()
