@@ -1,4 +1,4 @@
-"""The direct family on CPU cores: tiles past the last channel, row or column are stored, by parts of vectors."""
+"""The direct family on CPU cores: tiles past the last channel, row or column: parts of vectors."""
 
 from __future__ import annotations
 

@@ -96,6 +96,8 @@ def _copying(pr: Problem, cf: Values, tiling: CpuTiling, few: bool) -> float:
     if pr.layout_in == "nchw":
         singly = pr.stride[1] > 1 and (pr.s == 1 or pr.is_integer or not few)
         return tiling.share * tiling.xh * (14.0 + tiling.xw * (2.0 if singly else 0.4))
+    if tiling.run == pr.c and not pr.is_integer and (pr.s > 1 or pr.stride[1] == 1):  # whole rows
+        return tiling.xh * (14.0 + tiling.xw * tiling.share * 0.4)
     return tiling.xh * tiling.xw * (14.0 + tiling.share * (0.15 if tiling.run == LINE else 0.6))
 
 
