@@ -101,7 +101,7 @@ def test_the_first_choice_is_the_family_made_for_the_layer(text: str, best: str)
     assert _choice(text, CORES) == best
 
 
-@pytest.mark.parametrize("text", ["n1c6h300w300k12r3s3p1-f32-nhwc", "n1c64h48w48k24r1s1-f32+bias"])
+@pytest.mark.parametrize("text", ["n1c6h300w300k12r3s3p1-f32-nhwc", "n1c64h64w64k10r1s1-f32-nhwc"])
 def test_vectors_of_direct_are_wide_though_the_last_is_not_whole(text: str) -> None:
     (config, _), *_ = ranking.rank(Problem.parse(text), CORES, family_of("direct"), 1)
     assert config["v"] == CORES.lanes
