@@ -59,9 +59,11 @@ INLINE void copy_input(SHARED acc_t *to, const GLOBAL in_t *x, Place at, int c0,
             SHARED acc_t *d = to + (c * XH + i) * (XW * TOGETHER);
             offset_t row = X_AT(at.n, at.group * CG + CHANNEL(c0 + c), inside ? h : 0, 0) + w0 * TOGETHER;
             int begin = (inside ? left : XW) * TOGETHER, end = (inside ? right : XW) * TOGETHER;
+#if AHEAD && !X_NHWC
             int line = 1 + (LINE_BYTES / (int)sizeof(in_t) - 1) / skip_w;
-            if (AHEAD && !X_NHWC) NO_UNROLL for (int j = begin; j < end; j += line)
+            NO_UNROLL for (int j = begin; j < end; j += line)
                 ASK_FOR(x + row + H * W + j * skip_w);  // the same row of the next channel
+#endif
 #if COPY_VECTORS
             NO_UNROLL for (int j = 0; j < begin; j += VECTOR) *(SHARED wide *)(d + j) = (wide)(0);
             NO_UNROLL for (int j = begin; j < end; j += VECTOR) *(SHARED wide *)(d + j) = load_inputs(x, row + j);

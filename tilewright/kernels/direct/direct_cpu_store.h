@@ -31,9 +31,13 @@ INLINE wide load_residual(const GLOBAL out_t *from, int lanes) {
 // of a window of them; if it is added to z as it is stored, the sum alone.
 INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int a, int b,
                           int i, int k, int p, int q, int lanes) {
+#if EPILOGUE_HERE && !ADD_TURNED
     k += a * VECTOR;
-    wide more = BIAS && EPILOGUE_HERE && !ADD_TURNED ? load_first(bias + k, lanes) : (wide)(0);
-#define COLUMN(w) (Q % TW && q + (w) >= Q ? Q - 1 : q + (w))  // nchw: a vector of pixels may be cut short only later
+    wide more = (wide)(0);
+#if BIAS
+    more = load_first(bias + k, lanes);
+#endif
+#define COLUMN(w) (Q % TW != 0 && q + (w) >= Q ? Q - 1 : q + (w))  // nchw: a vector of pixels is cut short later
 #define FINISHED(v, h, w) \
     before_pool_lanes(v, more, ADD ? load_residual(z + Z_AT(at.n, k, p + (h), COLUMN(w)), lanes) : (wide)(0))
 #if POOL_HERE
@@ -45,7 +49,10 @@ INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL out_t *bias, const 
     }
     return pool_mean_lanes(pooled);
 #else
-    return EPILOGUE_HERE && !ADD_TURNED ? FINISHED(acc[a][b][i], b, i) : acc[a][b][i];
+    return FINISHED(acc[a][b][i], b, i);
+#endif
+#else
+    return acc[a][b][i];
 #endif
 }
 
@@ -94,7 +101,8 @@ INLINE void store_vectors(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOB
     const int step = Y_NHWC ? 1 : VECTOR;  // pixels that are stored at once
     UNROLL for (int b = 0; b < TH_OUT; b++)
         UNROLL for (int i = 0; i < TW_OUT; i += step) {
-            if (P % TH && b >= rows || Q % TW && i >= columns) continue;
+            if (P % TH != 0 && b >= rows) continue;
+            if (Q % TW != 0 && i >= columns) continue;
             offset_t to = first + (offset_t)a * VECTOR * (Y_NHWC ? 1 : OUT_ROWS * OUT_COLUMNS) +
                           (b * OUT_COLUMNS + i) * (Y_NHWC ? (offset_t)GROUPS_ * K : 1);
 #if Y_NHWC
@@ -105,7 +113,7 @@ INLINE void store_vectors(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOB
             int count = TW_OUT - i < VECTOR ? TW_OUT - i : VECTOR;
             UNROLL for (int j = 0; j < VECTOR; j++)
                 out[j] = finish_output(acc, bias, z, at, a, b, j < count ? i + j : i, k, p, q, lanes);
-            if (Q % TW && columns - i < count) count = columns - i;
+            if (Q % TW != 0 && columns - i < count) count = columns - i;
             store_turned(y + to, bias, z + (ADD_TURNED ? to : 0), out, count, OUT_ROWS * OUT_COLUMNS, k + a * VECTOR,
                          lanes SCALE_ARGUMENT);
 #endif
@@ -127,7 +135,7 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
         if (K % TILE_K == 0 || left >= VECTOR)
             store_vectors(y + SHARE_AT(at), bias, z, at, first, a, VECTOR, OUT_ROWS - row, OUT_COLUMNS - column, k_all,
                           p_all, q_all, acc SCALE_ARGUMENT);
-        else if (LAST_LANES && left > 0)
+        else if (LAST_LANES != 0 && left > 0)
             store_vectors(y + SHARE_AT(at), bias, z, at, first, a, LAST_LANES, OUT_ROWS - row, OUT_COLUMNS - column,
                           k_all, p_all, q_all, acc SCALE_ARGUMENT);
     }
