@@ -69,7 +69,9 @@ def test_several_output_channels_at_once(
     problem, config = Problem.parse(text), Config.make("grouped", BASE | change)
     GROUPED.check(problem, cpu.device, config)
     plan = Plan.make(cpu, problem, config)
-    assert dict(plan.blueprint.defines)["TK"] == together
+    defines = dict(plan.blueprint.defines)
+    assert defines["TK"] == together
+    assert defines["TAPS_STAY"] == (together == 1 or problem.r * problem.s == 1)
     agrees(plan)
 
 

@@ -94,10 +94,17 @@ def _choice(text: str, device: Device) -> str:
         ("n1c384h14w14k384r3s3p1g384-f32", "grouped"), ("n1c32h112w112k32r3s3p1g32-f32-nhwc", "grouped"),
         ("n1c576h14w14k576r3s3p1u2g576-f32-nhwc", "grouped"), ("n1c256h28w28k256r3s3p1g32-f32", "grouped"),
         ("n1c32h112w112k32r3s3p1g32-f32", "grouped"), ("n1c512h28w28k512r3s3p1u2g32-f32", "direct"),
+        ("n4c3h128w128k64r7s7p3u2-f32+bias+relu", "direct"),
     ],
 )  # fmt: skip
 def test_the_first_choice_is_the_family_made_for_the_layer(text: str, best: str) -> None:
     assert _choice(text, CORES) == best
+
+
+@pytest.mark.parametrize("text", ["n1c6h300w300k12r3s3p1-f32-nhwc", "n1c64h64w64k10r1s1-f32-nhwc"])
+def test_vectors_of_direct_are_wide_though_the_last_is_not_whole(text: str) -> None:
+    (config, _), *_ = ranking.rank(Problem.parse(text), CORES, family_of("direct"), 1)
+    assert config["v"] == CORES.lanes
 
 
 def test_a_classifier_of_one_image_takes_as_long_as_its_filter_comes() -> None:
@@ -112,6 +119,7 @@ def test_a_classifier_of_one_image_takes_as_long_as_its_filter_comes() -> None:
         ("n1c192h28w28k192r3s3p1g192-f32-nhwc", 16), ("n1c192h28w28k192r3s3p1g192-f64-nhwc", 8),
         ("n1c32h112w112k32r3s3p1g32-f32", 16), ("n1c96h112w112k96r3s3p1u2g96-i8", 16),
         ("n1c32h112w112k32r3s3p1g32-f64", 8), ("n1c960h7w7k960r3s3p1g960-f32", 8),  # of rows of 7
+        ("n1c16h128w128k3r9s9p4-f32", 16),  # each multiply-add reads a tap
     ],
 )  # fmt: skip
 def test_vectors_of_grouped_are_best_as_wide_as_the_cores(text: str, v: int) -> None:

@@ -96,21 +96,25 @@ def _copying(pr: Problem, cf: Values, tiling: CpuTiling, few: bool) -> float:
     if pr.layout_in == "nchw":
         singly = pr.stride[1] > 1 and (pr.s == 1 or pr.is_integer or not few)
         return tiling.share * tiling.xh * (14.0 + tiling.xw * (2.0 if singly else 0.4))
+    if tiling.run == pr.c and not pr.is_integer and (pr.s > 1 or pr.stride[1] == 1):  # whole rows
+        return tiling.xh * (14.0 + tiling.xw * tiling.share * 0.4)
     return tiling.xh * tiling.xw * (14.0 + tiling.share * (0.15 if tiling.run == LINE else 0.6))
 
 
 def _storing(pr: Problem, cf: Values, tiling: CpuTiling) -> float:
-    """Instructions to store a register tile, on average over tiles that extend past an edge and others."""
+    """Instructions to store a register tile: twice as many past an edge, since vectors have parts there."""
     outputs = tiling.tile_k * cf["th"] * cf["tw"]
+    if cf["combine"] == ATOMIC:
+        return 8.0 * outputs
     if pr.layout_out == "nhwc":
         quick = outputs / cf["v"] * 1.5
     else:
         turns = cf["tk"] * cf["th"] * ceil_div(cf["tw"], cf["v"])
         quick = turns * cf["v"] * (cf["v"].bit_length() + 1.0) + outputs / cf["v"]
+        if pr.epilogue.pool and pr.epilogue.add:  # z is read one by one
+            quick += 2.0 * outputs
     inside = _inside(pr.kg, tiling.tile_k) * _inside(tiling.view.p, cf["th"])
-    inside *= _inside(tiling.view.q, cf["tw"])
-    slow = 1.0 - inside if cf["combine"] != ATOMIC else 1.0
-    return quick * (1.0 - slow) + 8.0 * outputs * slow
+    return quick * (2.0 - inside * _inside(tiling.view.q, cf["tw"]))
 
 
 def _inside(size: int, step: int) -> float:

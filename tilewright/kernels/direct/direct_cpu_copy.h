@@ -17,6 +17,8 @@ INLINE int copied_row(int i) {
 }
 
 #define COPY_VECTORS (DTYPE != 4 && (S == 1 ? STR_W : 1) == 1)
+#define COPY_ROWS (X_NHWC && COPY_VECTORS && CB == C_ALL)  // all channels: a row is copied as it is
+#define TOGETHER (COPY_ROWS ? C : 1)  // numbers of a pixel that are neighbours
 #if COPY_VECTORS
 // VECTOR elements of x from `at` on; those past its end are not used.
 INLINE wide load_inputs(const GLOBAL in_t *x, offset_t at) {
@@ -31,7 +33,7 @@ INLINE wide load_inputs(const GLOBAL in_t *x, offset_t at) {
 INLINE void copy_input(SHARED acc_t *to, const GLOBAL in_t *x, Place at, int c0, int count) {
     int h0 = at.p0 * STR_H - PAD_T, w0 = at.q0 * STR_W - PAD_L;
     int skip_h = R == 1 ? STR_H : 1, skip_w = S == 1 ? STR_W : 1;
-#if X_NHWC
+#if X_NHWC && !COPY_ROWS
     NO_UNROLL for (int i = 0; i < XH * XW; i++) {
         int h = h0 + copied_row(i / XW) * skip_h, w = w0 + i % XW * skip_w;
         int inside = (unsigned)h < H && (unsigned)w < W;
@@ -51,19 +53,21 @@ INLINE void copy_input(SHARED acc_t *to, const GLOBAL in_t *x, Place at, int c0,
     int right = W <= w0 ? 0 : (W - w0 + skip_w - 1) / skip_w;
     left = left < XW ? left : XW, right = right < XW ? right : XW;
     right = right < left ? left : right;
-    NO_UNROLL for (int c = 0; c < count; c++)
+    NO_UNROLL for (int c = 0; c < (COPY_ROWS ? 1 : count); c++)
         NO_UNROLL for (int i = 0; i < XH; i++) {
             int h = h0 + copied_row(i) * skip_h, inside = (unsigned)h < H;
-            SHARED acc_t *d = to + (c * XH + i) * XW;
-            offset_t row = X_AT(at.n, at.group * CG + CHANNEL(c0 + c), inside ? h : 0, 0) + w0;
-            int begin = inside ? left : XW, end = inside ? right : XW;
+            SHARED acc_t *d = to + (c * XH + i) * (XW * TOGETHER);
+            offset_t row = X_AT(at.n, at.group * CG + CHANNEL(c0 + c), inside ? h : 0, 0) + w0 * TOGETHER;
+            int begin = (inside ? left : XW) * TOGETHER, end = (inside ? right : XW) * TOGETHER;
+#if AHEAD && !X_NHWC
             int line = 1 + (LINE_BYTES / (int)sizeof(in_t) - 1) / skip_w;
-            if (AHEAD) NO_UNROLL for (int j = begin; j < end; j += line)
+            NO_UNROLL for (int j = begin; j < end; j += line)
                 ASK_FOR(x + row + H * W + j * skip_w);  // the same row of the next channel
+#endif
 #if COPY_VECTORS
             NO_UNROLL for (int j = 0; j < begin; j += VECTOR) *(SHARED wide *)(d + j) = (wide)(0);
             NO_UNROLL for (int j = begin; j < end; j += VECTOR) *(SHARED wide *)(d + j) = load_inputs(x, row + j);
-            NO_UNROLL for (int j = end; j < XW; j += VECTOR) *(SHARED wide *)(d + j) = (wide)(0);
+            NO_UNROLL for (int j = end; j < XW * TOGETHER; j += VECTOR) *(SHARED wide *)(d + j) = (wide)(0);
 #else
             for (int j = 0; j < begin; j++) d[j] = COPIED(0);
             for (int j = begin; j < end; j++) d[j] = COPIED(load_word(x + row + j * skip_w, c0 + c));

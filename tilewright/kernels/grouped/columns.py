@@ -21,6 +21,7 @@ from tilewright.kernels.word import dtype_code, filter_bytes, in_tiles, word_byt
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import Problem
 
+MOST_KEPT = 40  # sums and taps of several channels that stay in registers; of more, each line reads the taps
 MOST_SUMS = 16  # accumulator vectors of a tile: the input and a tap need registers, too
 NEAR_BYTES = 24 << 10  # of an item's copied input, which stays in the L1 cache beside what is stored
 # The same for a filter of one tap, whose tiles share no lines: longer runs load faster from memory
@@ -69,6 +70,12 @@ def outputs_at_once(pr: Problem, th: int, tw: int) -> int:
     return next(fits, 1)
 
 
+def taps_stay(pr: Problem, th: int, tw: int) -> bool:
+    """Whether the taps of a channel stay in registers, not read again for each line of a tile."""
+    tk = outputs_at_once(pr, th, tw)
+    return tk == 1 or tk * (pr.r * pr.s + th * tw) <= MOST_KEPT
+
+
 def rolled_body(pr: Problem, th: int, tw: int) -> int | None:
     """Vectors multiplied in the code if the filter's rows are a loop; None if they cannot be.
 
@@ -110,6 +117,7 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
     defines = dict(
         VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"],
         ROLLED=int(rolled), TK=outputs_at_once(pr, cf["th"], cf["tw"]),
+        TAPS_STAY=int(taps_stay(pr, cf["th"], cf["tw"])),
         ITEM_ROWS=rows, ITEM_COLUMNS=columns, P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
         MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1,
         DTYPE=dtype_code(pr), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
@@ -136,7 +144,9 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     tiles = run * ceil_div(pr.kg, tk) * ceil_div(rows, th) * ceil_div(min(columns, pr.q), tw * v)
     taps, vectors = pr.cg * pr.r * pr.s, tiles * tk * th * tw
     each = pr.stride[1] if pr.stride[1] < 3 else v  # loads of a vector
-    loads = tiles * pr.cg * rows_under(pr, th) * pr.s * tw * each
+    seen = tiles * pr.cg * rows_under(pr, th) * pr.s * tw  # vectors of the input
+    loads, shuffles = seen * each, seen * (each - 1)  # which take the pipes of multiply-adds
+    lines = 1 if taps_stay(pr, th, tw) else th  # that read a tap
     copied = copied_bytes(pr, v, rows, columns)
     copies = copied / (word_bytes(pr) * v)
     channel_bytes = float(word_bytes(pr) * words(pr) * pr.r * pr.s)  # of a channel's filter
@@ -147,8 +157,8 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         useful=pr.z_elements / (blocks * vectors * v),
         register_intensity=intensity, block_intensity=intensity,
         vectors=tk * th * tw + tw + 1, width=v * word_registers(pr),
-        multiply_adds=vectors * taps * (2 if pr.is_integer else 1),
-        filter_loads=tiles * tk * taps, input_loads=loads, turns=round(tiles * pr.cg),
+        multiply_adds=vectors * taps * (2 if pr.is_integer else 1) + shuffles,
+        filter_loads=tiles * tk * taps * lines, input_loads=loads, turns=round(tiles * pr.cg),
         copying=run * (ITEM + COPYING * copies), storing=STORING * vectors,
         filter_bytes=tiles * tk * channel_bytes, filter_once_bytes=run * pr.kg * channel_bytes,
         filter_tile_bytes=channel_bytes,

@@ -101,6 +101,12 @@ INLINE vec load_columns(const acc_t *line, int s) {
 #endif
 }
 
+#if TAPS_STAY
+#define FORGET(pointer)
+#else  // taps that several lines meet would be kept as vectors, and so spilled: each line reads them anew
+#define FORGET(pointer) __asm__ volatile("" : "+r"(pointer))
+#endif
+
 INLINE acc_t tap_of(const GLOBAL acc_t *taps, int c, int rs) {
 #if DTYPE == 4
     return taps[c / 4 * (R * S) + rs] << (24 - c % 4 * 8) >> 24;
@@ -113,6 +119,7 @@ INLINE acc_t tap_of(const GLOBAL acc_t *taps, int c, int rs) {
 // under. `whole`: that is all of them.
 INLINE void add_line(vec acc[TK][TH][TW], const acc_t *line, const int columns[TW], const GLOBAL acc_t *taps, int c,
                      int i, int whole) {
+    FORGET(taps);
     UNROLL for (int s = 0; s < S; s++) {
         vec x[TW];
         UNROLL for (int j = 0; j < TW; j++) x[j] = load_columns(line + i * LINE + columns[j] * STR_W, s);

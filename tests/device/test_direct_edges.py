@@ -1,0 +1,65 @@
+"""The direct family on CPU cores: tiles past the last channel, row or column: parts of vectors."""
+
+from __future__ import annotations
+
+import pytest
+from here import verified
+
+from tilewright.kernels.family import Config
+from tilewright.problem import Problem
+from tilewright.runtime.base import Runtime
+
+BASE = dict(v=4, tk=2, tw=5, th=2, nk=2, nh=2, nw=2, sg=1, x=1, cs=0, combine=0)
+WINDOWS = dict(tw=4, tk=1)  # of a pool
+PIXELS = dict(th=1, nh=1)  # of all rows, one behind the other
+# 7 rows of tiles of 2, 13 columns of tiles of 5; the last vector of 4 has 1, 2 or 3 channels of 13, 14 or 15.
+EDGES = tuple(
+    (f"n2c5h7w13k{k}r3s3p1-{rest}", change)
+    for k, rest, change in (
+        (13, "f32-nhwc+alpha0.5+bias+add2+silu", dict()),
+        (14, "f32+bias+add+relu", dict()),
+        (15, "f32-nchw2nhwc", dict(v=8, tk=1)),
+        (15, "f32-nhwc2nchw+bias", dict(v=8, tk=1)),
+        (13, "f64-nhwc+bias+add", dict()),
+        (14, "f64+bias", dict()),
+        (15, "f16-nhwc+bias+add+relu", dict()),
+        (13, "f16+bias+add", dict(v=8, tk=1)),
+        (14, "bf16-nhwc+bias", dict()),
+        (15, "bf16+add", dict()),
+        (13, "f8-nhwc+bias+add", dict()),
+        (14, "f8+bias", dict()),
+        (15, "i8-nhwc+bias+add+relu", dict()),
+        (13, "i8+bias", dict(v=8, tk=1)),
+        (14, "i8-nhwc+bias+add+requant", dict()),
+        (15, "i8+bias+requant", dict()),
+        (13, "f32-nhwc+bias+add+relu+maxpool2", WINDOWS),
+        (14, "f32+bias+maxpool2", WINDOWS),
+        (15, "f32+avgpool2", WINDOWS | dict(v=8)),
+        (13, "f16-nhwc+bias+avgpool2", WINDOWS),
+        (14, "f32+bias+add+relu+maxpool2", WINDOWS),
+        (15, "i8+bias+add+maxpool2", WINDOWS | dict(v=8)),
+    )
+) + (
+    ("n2c6h7w13k42r3s3p1g3-f32-nhwc+bias+add", dict()),  # groups of 14
+    ("n2c6h7w13k42r3s3p1g3-f32+bias+add", dict()),
+    ("n1c32h7w13k13r1s1-f32-nhwc+bias", PIXELS | dict(sg=2, combine=2)),  # shares
+    ("n1c32h7w13k13r1s1-f32", PIXELS | dict(sg=2, combine=1)),
+    ("n1c32h7w13k13r1s1-f32+bias+add", PIXELS | dict(sg=2, combine=3)),
+    ("n1c32h7w13k13r1s1-f32-nhwc+bias+add+relu", PIXELS | dict(x=0)),
+    ("n1c32h7w13k13r1s1-f32+bias+add+relu", PIXELS | dict(x=0)),
+    ("n5c64h1w1k13r1s1-f32+bias", dict(th=1, nh=1, x=0, tw=3)),  # a classifier
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "change"), EDGES)
+def test_tiles_past_an_edge_are_stored(text: str, change: dict[str, int], cpu: Runtime) -> None:
+    problem = Problem.parse(text)
+    words = -(-problem.cg // 4) if problem.is_integer else problem.cg
+    verified(cpu, problem, Config.make("direct", BASE | dict(cs=words) | change))
+
+
+@pytest.mark.parametrize("layout", ("", "-nhwc"))
+def test_channels_of_a_part_of_the_widest_vector_are_stored(layout: str, cpu: Runtime) -> None:
+    v = min(16, cpu.device.lanes)
+    problem = Problem.parse(f"n1c6h5w{v + 3}k{2 * v + 5}r3s3p1-f32{layout}+bias+add+silu")
+    verified(cpu, problem, Config.make("direct", BASE | dict(v=v, tk=1, th=1, nk=1, tw=v + 1, cs=6)))
