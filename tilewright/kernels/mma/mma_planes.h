@@ -14,7 +14,7 @@
 // Banks: word t of a fragment's column g is channels IN_WORD t .. of pixel COLUMN(g). PITCH puts these channels of
 // neighbouring t 8 banks apart (f16), so that only what differs in lead meets.
 
-#define IN_WORD (4 / NUMBER_BYTES)                                // numbers; of f64 see below
+#define IN_WORD (4 / NUMBER_BYTES)                                // numbers; 0 of f64
 #define LEADS (P * Q % EACH != 0)                                 // whether rows begin early
 #define ONE_IMAGE LEADS                                           // whether a tile is
 #define NEEDED (PIXELS < PB ? PIXELS : PB)                        // pixels of a row
@@ -69,73 +69,7 @@ INLINE void stage_x(shared_t to, const InputSource *from, int step, int last) {
 INLINE int row_at(int lead, int c) { return c * PITCH + (lead + c % EACH * (P * Q % EACH)) % EACH * NUMBER_BYTES; }
 
 #if PRODUCTS == DOUBLE
-// Of f64 a lane reads channel 4 k + lane % 4 of pixels 2 (lane / 4) and the next, as fragments_f64.h has it: at once if
-// all rows begin where 16 bytes do, else one after the other, and two lanes meet in a bank.
-#ifdef __CUDACC__
-typedef struct {
-    int at;  // of its first channel, from its first pixel on
-} Rows;
-INLINE Rows find_rows(Place at, int n, int lane) {
-    Rows rows = {row_at((int)(first_number(at) % EACH), lane % 4) + (n + lane / 4 * 2) * NUMBER_BYTES};
-    return rows;
-}
-INLINE void read_planes(Fragment *to, shared_t tile, const Rows *rows, int piece, int k) {
-    const shared_t from = tile + rows->at + 4 * k * PITCH + 16 * piece * NUMBER_BYTES;
-    if (LEADS) UNROLL for (int i = 0; i < 2; i++) to->r[i] = read_f64(from + i * NUMBER_BYTES);
-    else read_two(to->r, from);
-}
+#include "mma_planes_f64.h"
 #else
-typedef struct {
-    int lead, pixel;
-} Rows;
-INLINE Rows find_rows(Place at, int n, int lane) {
-    Rows rows = {(int)(first_number(at) % EACH), n + lane % 4 * 4};
-    return rows;
-}
-INLINE void read_planes(Fragment *to, shared_t tile, const Rows *rows, int piece, int k) {
-    for (int j = 0; j < 4; j++)
-        for (int c = 0; c < 4; c++)
-            to->rows[j][c] = read_f64(
-                tile + row_at(rows->lead, 4 * k + c) + (rows->pixel + 16 * piece + j) * NUMBER_BYTES);
-}
-#endif
-#elif defined(__CUDACC__)
-typedef struct {
-    int at[IN_WORD];  // of the channels of its word, from its pixel on
-} Rows;
-INLINE Rows find_rows(Place at, int n, int lane) {
-    Rows rows;
-    const int lead = (int)(first_number(at) % EACH), pixel = n + COLUMN(lane / 4);
-    UNROLL for (int i = 0; i < IN_WORD; i++)
-        rows.at[i] = row_at(lead, lane % 4 * IN_WORD + i) + pixel * NUMBER_BYTES;
-    return rows;
-}
-// The fragment of piece `piece` at bytes 32 k of the sum, as read_n has it.
-INLINE void read_planes(Fragment *to, shared_t tile, const Rows *rows, int piece, int k) {
-    UNROLL for (int e = 0; e < 4; e++) {
-        const int off = (2 * k + e % 2) * (EACH * PITCH) + (16 * piece + e / 2 * 2) * NUMBER_BYTES;
-        to->r[e] = 0;
-        UNROLL for (int i = 0; i < IN_WORD; i++)
-            to->r[e] |= read_number(tile + rows->at[i] + off, NUMBER_BYTES) << i * 8 * NUMBER_BYTES;
-    }
-}
-#else
-typedef struct {
-    int lead, pixel;
-} Rows;
-INLINE Rows find_rows(Place at, int n, int lane) {
-    Rows rows = {(int)(first_number(at) % EACH), n + lane % 4 * 4};
-    return rows;
-}
-INLINE void read_planes(Fragment *to, shared_t tile, const Rows *rows, int piece, int k) {
-    for (int j = 0; j < 4; j++)
-        for (int e = 0; e < 8; e++) {
-            to->rows[j][e] = 0;
-            for (int i = 0; i < IN_WORD; i++) {
-                const int c = 2 * k * EACH + e * IN_WORD + i;
-                shared_t from = tile + row_at(rows->lead, c) + (rows->pixel + 16 * piece + j) * NUMBER_BYTES;
-                to->rows[j][e] |= read_number(from, NUMBER_BYTES) << i * 8 * NUMBER_BYTES;
-            }
-        }
-}
+#include "mma_planes_words.h"
 #endif
