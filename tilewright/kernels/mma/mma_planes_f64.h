@@ -1,6 +1,6 @@
-// How the mma family reads fragments of f64 from rows of pixels (mma_planes.h), as fragments_f64.h has them: a lane reads
-// channel 4 k + lane % 4 of pixels 2 (lane / 4) and the next, at once if all rows begin where 16 bytes do, else one after
-// the other, and two lanes meet in a bank.
+// How the mma family reads fragments of f64 from rows of pixels (mma_planes.h), as fragments_f64.h has them: a lane
+// reads channel 4 k + lane % 4 of pixels 2 (lane / 4) and the next, at once if all rows begin where 16 bytes do, else one
+// after the other, and two lanes meet in a bank.
 
 #ifdef __CUDACC__
 typedef struct {
