@@ -68,6 +68,15 @@ INLINE void stage_x(shared_t to, const InputSource *from, int step, int last) {
 // Where row c of the channels of a step begins, `lead` numbers early where c is 0.
 INLINE int row_at(int lead, int c) { return c * PITCH + (lead + c % EACH * (P * Q % EACH)) % EACH * NUMBER_BYTES; }
 
+#ifndef __CUDACC__
+typedef struct {
+    int lead, pixel;
+} Rows;
+INLINE Rows find_rows(Place at, int n, int lane) {
+    Rows rows = {(int)(first_number(at) % EACH), n + lane % 4 * 4};
+    return rows;
+}
+#endif
 #if PRODUCTS == DOUBLE
 #include "mma_planes_f64.h"
 #else

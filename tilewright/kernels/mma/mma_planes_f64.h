@@ -1,6 +1,6 @@
 // How the mma family reads fragments of f64 from rows of pixels (mma_planes.h), as fragments_f64.h has them: a lane
-// reads channel 4 k + lane % 4 of pixels 2 (lane / 4) and the next, at once if all rows begin where 16 bytes do, else one
-// after the other, and two lanes meet in a bank.
+// reads channel 4 k + lane % 4 of pixels 2 (lane / 4) and the next, at once if all rows begin where 16 bytes do, else
+// one after the other, and two lanes meet in a bank.
 
 #ifdef __CUDACC__
 typedef struct {
@@ -16,13 +16,6 @@ INLINE void read_planes(Fragment *to, shared_t tile, const Rows *rows, int piece
     else read_two(to->r, from);
 }
 #else
-typedef struct {
-    int lead, pixel;
-} Rows;
-INLINE Rows find_rows(Place at, int n, int lane) {
-    Rows rows = {(int)(first_number(at) % EACH), n + lane % 4 * 4};
-    return rows;
-}
 INLINE void read_planes(Fragment *to, shared_t tile, const Rows *rows, int piece, int k) {
     for (int j = 0; j < 4; j++)
         for (int c = 0; c < 4; c++)

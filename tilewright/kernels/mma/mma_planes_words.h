@@ -21,13 +21,6 @@ INLINE void read_planes(Fragment *to, shared_t tile, const Rows *rows, int piece
     }
 }
 #else
-typedef struct {
-    int lead, pixel;
-} Rows;
-INLINE Rows find_rows(Place at, int n, int lane) {
-    Rows rows = {(int)(first_number(at) % EACH), n + lane % 4 * 4};
-    return rows;
-}
 INLINE void read_planes(Fragment *to, shared_t tile, const Rows *rows, int piece, int k) {
     for (int j = 0; j < 4; j++)
         for (int e = 0; e < 8; e++) {
