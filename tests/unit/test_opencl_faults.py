@@ -131,14 +131,15 @@ def test_what_hides_the_cpu_is_named(name: str, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_broken_driver_hides_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    good = [SimpleNamespace(type=2), SimpleNamespace(type=1)]
+    pocl, other = (SimpleNamespace(name=name) for name in ("Portable Computing Language", "Intel(R) OpenCL"))
+    good = [SimpleNamespace(type=kind, platform=of) for kind, of in ((2, pocl), (1, other), (1, pocl))]
     bad = SimpleNamespace(get_devices=failing(Error("INVALID_PLATFORM")))
     platforms = [bad, SimpleNamespace(get_devices=lambda: good)]
     fake = SimpleNamespace(
         Error=Error, get_platforms=lambda: platforms, device_type=SimpleNamespace(CPU=1)
     )
     monkeypatch.setattr(opencl_driver, "import_opencl", lambda: fake)
-    assert opencl_driver.devices() == good[::-1]
+    assert opencl_driver.devices() == good[::-1]  # CPUs first, and PoCL's
     platforms.pop()
     with pytest.raises(DeviceError, match="no OpenCL driver: INVALID_PLATFORM; "):
         opencl_driver.devices()

@@ -14,6 +14,7 @@ from typing import Any
 from tilewright.errors import DeviceError, how_to_get
 from tilewright.runtime import cache, cache_folder, opencl_cache
 from tilewright.runtime.capacity import cores
+from tilewright.runtime.opencl_facts import is_pocl
 
 # PoCL's other way, a copy of the code for each work-item, gave wrong answers after a barrier (PoCL 3.0).
 _METHOD = "POCL_WORK_GROUP_METHOD", "loops"
@@ -62,7 +63,7 @@ def told() -> str:
 
 
 def devices() -> list[Any]:
-    """Return all OpenCL devices, CPUs first.
+    """Return all OpenCL devices, CPUs first, and of those PoCL's, whose kernels the tests check.
 
     Raises:
         DeviceError: there is no OpenCL or no driver.
@@ -83,7 +84,7 @@ def devices() -> list[Any]:
         raise DeviceError(
             f"no OpenCL driver: {failed}; {how_to_get('opencl')}, or install your vendor's"
         ) from failed
-    return sorted(found, key=lambda d: not d.type & cl.device_type.CPU)
+    return sorted(found, key=lambda d: (not d.type & cl.device_type.CPU, not is_pocl(d)))
 
 
 @contextmanager
