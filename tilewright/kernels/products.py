@@ -7,6 +7,7 @@ from tilewright.problem import DTYPE_BYTES, Problem
 PLAIN, TF32, THREE, E4M3, E4M3_AS_F16, HALVES, DOUBLE = range(7)
 
 INSTRUCTION = 16 * 8 * 16  # multiply-adds of one in f16 (mma_sync.h); those of i8 and tf32 take the same time
+INSTRUCTION_F64 = 16 * 8 * 4  # of one in f64 (fragments_f64.h)
 WORD, LANES = 4, 4  # bytes of a fragment's register, and lanes that share one of its rows
 
 

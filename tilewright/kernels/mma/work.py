@@ -19,7 +19,7 @@ from tilewright.kernels.mma.tile import (
     tap_chunks,
     tiling_of,
 )
-from tilewright.kernels.products import DOUBLE, E4M3, INSTRUCTION, PLAIN, TF32, THREE
+from tilewright.kernels.products import DOUBLE, E4M3, INSTRUCTION, INSTRUCTION_F64, PLAIN, TF32, THREE
 from tilewright.kernels.split_k import ALONE, alone
 from tilewright.kernels.tile import NONE, ProductTiling
 from tilewright.kernels.untuned.nhwc import copied_bytes
@@ -84,7 +84,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
 def _cycles(product: int, device: Device) -> float:
     """Cycles that the tensor cores of a unit take for one m16n8 instruction."""
     if product == DOUBLE:
-        return 16 * 8 * 4 / (mma_f64(device.capability) or device.tensor_macs / 16)
+        return INSTRUCTION_F64 / (mma_f64(device.capability) or device.tensor_macs / 16)  # as on sm_80
     return INSTRUCTION / device.tensor_macs
 
 
