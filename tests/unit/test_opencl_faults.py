@@ -131,7 +131,7 @@ def test_what_hides_the_cpu_is_named(name: str, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_broken_driver_hides_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    pocl, other = (SimpleNamespace(name=name) for name in ("Portable Computing Language", "Intel(R) OpenCL"))
+    pocl, other = (SimpleNamespace(name=name) for name in (POCL, "Intel(R) OpenCL"))
     good = [SimpleNamespace(type=kind, platform=of) for kind, of in ((2, pocl), (1, other), (1, pocl))]
     bad = SimpleNamespace(get_devices=failing(Error("INVALID_PLATFORM")))
     platforms = [bad, SimpleNamespace(get_devices=lambda: good)]
