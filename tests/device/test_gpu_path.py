@@ -158,6 +158,7 @@ SHAPED = [
     "kn2row",
     "grouped_mma",
     "planar",
+    "shifted",
     "textbook",
     "reference",
 ]

@@ -76,7 +76,7 @@ def test_every_family_of_cuda_cores_compiles(kind: Family) -> None:
 
 
 def test_tensor_cores_are_left_out() -> None:
-    assert {"mma", "hopper", "toeplitz", "stem", "kn2row", "grouped_mma", "planar"} <= TENSOR_CORES
+    assert {"mma", "hopper", "toeplitz", "stem", "kn2row", "grouped_mma", "planar", "shifted"} <= TENSOR_CORES
     for kind in FAMILIES:
         if kind.name in TENSOR_CORES:
             assert all(kind.refuses(problem, T4) for problem in LAYERS)

@@ -1,0 +1,156 @@
+"""The shifted family: filters over nchw as it is; on a GPU, and by emulation on the CPU.
+
+Of what a GPU does the emulation has the places in shared memory, what taps see of the image and what is
+stored; barriers, copies and fragments are only there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from here import EMULATED_AND_GPU, GPU, agrees, verified
+from test_gpu_path import runtime
+
+from tilewright.device import for_architecture
+from tilewright.kernels import family_of
+from tilewright.kernels.family import Config
+from tilewright.kernels.shifted.tile import channels, patch, pitch, wide
+from tilewright.plans.plan import Plan
+from tilewright.problem import DTYPE_BYTES, Problem
+from tilewright.runtime.base import Runtime
+from tilewright.search.space import Space, sample
+
+__all__ = ["runtime"]  # a fixture
+
+KIND = family_of("shifted")
+H100 = for_architecture("sm_90")
+BASE = dict(rows=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2)
+LAYERS = (
+    ("n2c72h10w12k40r3s3p1-f16+bias+add0.5+relu", dict(rows=4)),  # the last tile has fewer rows
+    ("n1c136h9w8k70r3s3p1-bf16", dict(rows=9, bn=64, chunks=8, xs=2, stages=3)),  # channels past the last
+    ("n3c40h6w12k33r3s3p1-tf32+bias", dict(rows=6, ni=2, sets=1)),  # images of a block
+    ("n5c24h4w8k32r3s3p1-f16+silu", dict(rows=4, ni=4, sets=1)),
+    ("n2c64h8w16k40r3s3p1u2-f16+bias", dict(rows=3, chunks=8)),
+    ("n1c64h12w14k40r3s3p1u2-bf16+add", dict(rows=6, sc=2)),  # an odd number of columns: pairs past the last
+    ("n1c36h9w8k40r3s3p0u2-tf32", dict(rows=2)),
+    ("n2c48h8w10k32r5s5p2-f16", dict(rows=2, sc=4)),  # shares that begin and end within a run
+    ("n1c40h8w12k48r5s3p2x0d2x1-bf16+bias", dict(rows=4, bn=64)),
+    ("n1c32h12w16k32r3s3p2d2-tf32+leaky0.5", dict(rows=2, xs=2, chunks=4)),
+    ("n1c24h8w24k40r2s4p0.1.2.0u1x3-f16", dict(rows=3)),
+    ("n2c20h4w28k36r1s7p0x3-tf32+add", dict(rows=4, sc=2)),
+    ("n1c64h16w16k64r1s1u2-f16+bias", dict(rows=8, bn=64, chunks=8)),  # a stride alone
+    ("n1c130h4w8k130r3s3p1-f16", dict(rows=4, bn=128, chunks=8, xs=3, sc=8)),
+    ("n1c16h2w250k32r3s3p1-f16", dict(rows=1)),  # as wide as a row may be
+)
+
+
+def offered(runtime: Runtime) -> Runtime:
+    """The device with clusters, which the emulation has."""
+    runtime.device = replace(runtime.device, max_cluster=8)
+    return runtime
+
+
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
+@pytest.mark.parametrize(("text", "change"), LAYERS)
+def test_taps_of_planes_as_they_are(text: str, change: dict[str, int], device: str, runtime: Runtime) -> None:
+    problem = Problem.parse(text)
+    if reason := KIND.refuses(problem, offered(runtime).device):
+        pytest.skip(reason)
+    plan = Plan.make(runtime, problem, Config.make("shifted", BASE | change))
+    agrees(plan)
+    agrees(plan, shift=DTYPE_BYTES[problem.dtype])  # and where arrays are not aligned
+
+
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
+@pytest.mark.parametrize(("text", "change"), LAYERS[::3])
+def test_a_nan_stays_with_the_outputs_that_see_it(
+    text: str, change: dict[str, int], device: str, runtime: Runtime
+) -> None:
+    """What lies beside a row, before a plane and behind the last channel is no part of a sum."""
+    if reason := KIND.refuses(Problem.parse(text), offered(runtime).device):
+        pytest.skip(reason)
+    verified(runtime, Problem.parse(text), Config.make("shifted", BASE | change))
+
+
+@pytest.mark.parametrize("text", [text for text, _ in LAYERS[1::2]])
+def test_configs_by_emulation(text: str, runtime: Runtime) -> None:
+    problem = Problem.parse(text)
+    space = Space(KIND, problem, offered(runtime).device)
+    for config in {space.sample(Random(seed)) for seed in range(3)}:
+        agrees(Plan.make(runtime, problem, config))
+
+
+@pytest.mark.parametrize("device", GPU)
+@pytest.mark.parametrize(
+    "text",
+    (
+        "n9c136h20w24k200r3s3p1-f16+bias+relu",
+        "n8c264h14w28k130r3s3p1u2-bf16+add",
+        "n3c200h14w14k256r3s3p1-tf32+bias+add+silu",
+        "n17c130h14w14k136r3s3p1u2-tf32",
+        "n5c68h26w28k164r5s5p2-bf16+silu",
+        "n2c40h40w120k48r7s7p3u2-f16",
+        "n2c40h24w64k80r3s3p2d2-tf32+bias",
+    ),
+)
+def test_configs_on_a_gpu(text: str, device: str, runtime: Runtime) -> None:
+    problem = Problem.parse(text)
+    if reason := KIND.refuses(problem, runtime.device):
+        pytest.skip(reason)
+    for seed in range(12):
+        plan = Plan.make(runtime, problem, sample(KIND, problem, runtime.device, Random(seed)))
+        agrees(plan, seed=seed)
+        agrees(plan, seed=seed)  # what a run leaves in shared memory, the next one finds
+
+
+@pytest.mark.parametrize("text", [text for text, _ in LAYERS])
+def test_lanes_that_read_at_once_are_in_different_banks(text: str) -> None:
+    """Of four lanes, two channels apart each or one of tf32, none meets another's eight pixels."""
+    problem, size = Problem.parse(text), DTYPE_BYTES[Problem.parse(text).dtype]
+    for rows in range(1, problem.p + 1):
+        found = pitch(problem, rows)
+        assert found >= patch(problem, rows) * size and found % 16 == 0
+        assert {t * (4 // size) * found % 128 for t in range(4)} == {0, 32, 64, 96}
+
+
+def test_pairs_of_pixels_and_pieces_of_channels() -> None:
+    assert wide(Problem.parse("n1c8h8w14k8r3s3p1u2-f16")) == 8  # 7 outputs of a row
+    assert wide(Problem.parse("n1c8h8w14k8r3s3p1u2-tf32")) == 7
+    assert channels(Problem.parse("n1c8h8w8k8r3s3p1-f16"), 4) == 32
+    assert channels(Problem.parse("n1c8h8w8k8r3s3p1-tf32"), 8) == 32
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    (
+        ("n1c64h56w56k64r3s3p1-f16-nhwc", "in nchw"),
+        ("n1c64h56w56k64r3s3p1-f16-nchw2nhwc", "in nchw"),
+        ("n1c64h56w56k64r1s1-f16", "one tap"),
+        ("n1c64h56w56k64r3s3p1g2-f16", "one group"),
+        ("n1c64h56w56k64r3s3p1-f16+maxpool2", "does not pool"),
+        ("n1c64h14w14k64r3s3p1-f16", "multiples of 16 bytes"),
+        ("n1c64h7w7k64r3s3p1-tf32", "multiples of 16 bytes"),
+        ("n1c64h8w7k64r3s3p1-f16", "an even number"),
+        ("n1c64h8w320k64r3s3p1-f16", "256 pixels"),
+        ("n1c64h32w32k64r17s1p8x0-f16", "15 at most"),
+        ("n1c64h56w56k64r3s3p1-f32", "not f32"),
+        ("n1c64h56w56k64r3s3p1-i8", "not i8"),
+    ),
+)
+def test_what_it_does_not_take(text: str, why: str) -> None:
+    assert why in (KIND.refuses(Problem.parse(text), H100) or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    (
+        "n1c1h8w8k1r3s3p1-f16", "n1c512h28w28k512r15s15p7-f16", "n1c64h80w160k64r3s3p1-tf32",
+        "n1c64h256w256k9r3s3p1-f16",
+    ),
+)
+def test_there_is_a_config_for_what_it_takes(text: str) -> None:
+    problem = Problem.parse(text)
+    assert KIND.refuses(problem, H100) is None
+    KIND.check(problem, H100, Space(KIND, problem, H100).sample(Random(1)))

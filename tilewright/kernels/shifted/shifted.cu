@@ -1,0 +1,62 @@
+// shifted: y[n,k,p,q] = epilogue(sum over c,r,s of x[n,c,p*u+r*d-pad,q*u+s*d-pad] * w[k,c,r,s]) of x and y in nchw, by
+// the tensor cores and the copy engine of sm_90a, in f16, bf16 and tf32.
+//
+// Tensor cores want channels side by side, or pixels that begin at multiples of 16 bytes: nchw has the former nowhere,
+// and a tap moves the latter by one. Here lanes read the pixels of each tap from planes as they are, 2 or 4 bytes at a
+// time, and so put together the first factor in registers; only the filter is read by the tensor cores themselves.
+// Nothing is turned or copied before.
+//
+//   a run of CHANNELS planes, in shared memory               a step: tap (r, s) of a run
+//   plane 0   [rows of x under the tile's rows] PITCH        rows of the product: 64 pixels of y, each
+//   plane 1   [                               ] bytes            r * dilation rows and s * dilation columns further
+//   ...                                                      columns: KB output channels
+//
+// The tile is ROWS whole rows of y (rows), or IMAGES whole images (ni), of KB channels (bn). What lies outside of the
+// image is no part of a plane: a lane knows which rows and columns of the filter see each of its pixels.
+//
+//   warpgroups 0 .. TEAMS - 1   multiply, 64 pixels each
+//   last one, warp 0            sends filters, STAGES steps ahead (stages)
+//             warps 1 .. 3      send planes, X_STAGES runs ahead (xs): one bulk copy each
+//
+// The sum may be split SC ways across a cluster (sc): each block then finishes some channels of the tile, whose sums it
+// reads from the shared memory of all.
+// Example: n16c64h56w56k128r3s3p1u2 in f16, ROWS = 4, KB = 128: 7 x 16 blocks of 112 pixels by two teams; one run of 64
+// planes, 9 rows of 56 pixels each, and 9 filters of 16 KB.
+
+#include "products.h"
+#include "shifted_tile.h"
+#if PRODUCTS == TF32
+#include "mma_tf32.h"
+#endif
+#ifdef __CUDACC__
+#include "barriers.h"
+#define SHIFTED_ARRAY(name)                                              \
+    extern __shared__ __align__(1024) unsigned char name##_store[];      \
+    unsigned char *name = name##_store + (0u - place_of(name##_store)) % 1024
+INLINE shared_t place_of(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }
+#else
+#define SHIFTED_ARRAY(name) __local uchar name[SHARED_BYTES] __attribute__((aligned(1024)))
+#endif
+#include "shifted_store.h"
+#ifdef __CUDACC__
+#include "shifted_wgmma.h"
+#else
+#include "shifted_portable.h"
+#endif
+
+BOUNDED_KERNEL(shifted, THREADS, MIN_BLOCKS)
+(const GLOBAL in_t *RESTRICT x, const GLOBAL unsigned char *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
+ const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y) {
+    SHIFTED_ARRAY(shared);
+    CHAIN();
+    const Block b = find_block(GROUP(0));
+    fill_tile(shared, x, w, &b);
+#if SC > 1
+    CLUSTER_BARRIER();  // all shares are there
+#endif
+    store_tile(y, bias, z, (SHARED acc_t *)shared, &b);
+#if SC > 1
+    CLUSTER_READ();  // nobody leaves before its sums are read
+    CLUSTER_LEAVE();
+#endif
+}

@@ -1,0 +1,59 @@
+// The shifted family without tensor cores and copy engine, in OpenCL C: the same tiles, runs and packed filters, one
+// step after the other by all threads, a barrier between them. To check the family where there is no such GPU.
+
+INLINE acc_t number_at(const SHARED unsigned char *from) {
+#if PRODUCTS == TF32
+    return bits_float(tf32_of(*(const SHARED uint *)from));
+#else
+    return widened(*(const SHARED in_t *)from);
+#endif
+}
+
+// What a product gives a lane: its two pixels times the channels of the tile that it has.
+INLINE void multiply_tap(acc_t *sums, const SHARED unsigned char *rows, const SHARED unsigned char *run, Lane me,
+                         int r, int s, int channels) {
+    for (int i = 0; i < SUMS / 2; i++) {
+        const int row = i / 2 * 8 + me.t * 2 + i % 2;
+        for (int c = 0; c < channels; c++) {
+            const SHARED unsigned char *from = run + c * PITCH + TAP_BYTES(r, s) + (PAIRED ? ODD * 2 : 0);
+            const int at = row * (CHUNKS * 16) + c * (int)sizeof(in_t);
+            const acc_t w = number_at(rows + (at ^ (at >> 7 & (CHUNKS - 1)) << 4));  // swizzled (hopper.h)
+            for (int h = 0; h < 2; h++)
+                sums[i / 2 * 4 + i % 2 + h * 2] += (SEES(me, h, r, s) ? number_at(from + me.from[h]) : 0) * w;
+        }
+    }
+}
+
+INLINE void copy_run(SHARED unsigned char *run, const GLOBAL in_t *x, const Block *b, int first) {
+    const int low = LOW(b), count = HIGH(b) - low, channels = CHANNELS_OF(first);
+    for (int at = THREAD(0); at < b->images * channels * count; at += THREADS) {
+        const int c = at / count % channels, image = at / count / channels, px = low + at % count;
+        *(SHARED in_t *)(run + image * IMAGE_BYTES + c * PITCH + (px - b->begin) * sizeof(in_t)) =
+            x[X_OF(b, image, first * CHANNELS + c) + px];
+    }
+}
+
+// Fill the tile; each block of a cluster works out all of its shares.
+INLINE void fill_tile(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
+                      const Block *b) {
+    const int warp = THREAD(0) / 32, multiplies = warp < 4 * TEAMS;
+    const Lane me = find_lane(b, warp, THREAD(0) % 32);
+    acc_t sums[SUMS], part[SUMS];
+    for (int i = 0; i < SUMS; i++) sums[i] = 0;
+    for (int share = 0; share < SC; share++) {
+        for (int i = 0; i < SUMS; i++) part[i] = 0;
+        for (int step = FIRST_STEP(share); step < FIRST_STEP(share + 1); step++) {
+            const int run = step / R;
+            BARRIER();
+            for (int at = THREAD(0); at < S * W_BYTES; at += THREADS) shared[at] = w[W_OF(b, step) + at];
+            copy_run(shared + X_FROM, x, b, run);
+            BARRIER();
+            for (int s = 0; s < S && multiplies; s++)
+                multiply_tap(part, shared + s * W_BYTES, shared + X_FROM, me, step % R, s, CHANNELS_OF(run));
+        }
+        for (int i = 0; i < SUMS; i++) sums[i] += part[i];
+    }
+    BARRIER();
+    if (multiplies) keep_sums((SHARED acc_t *)shared, sums, warp, THREAD(0) % 32);
+    BARRIER();
+}

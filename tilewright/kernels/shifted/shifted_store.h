@@ -1,0 +1,52 @@
+// From sums to y, in the shifted family, by way of the tile in shared memory.
+//
+//   keep_sums    a lane's sums into the tile, as they are; sum 4 i + 2 h + e is of channel 8 i + 2 t + e and pixel h
+//   store_tile   finish what the shares of a cluster have summed up, RUN_OUT neighbouring pixels at once, and store it
+
+INLINE void keep_sums(SHARED acc_t *tile, const acc_t sums[SUMS], int warp, int lane) {
+    UNROLL for (int i = 0; i < SUMS; i++) {
+        const int row = i / 4 * 8 + lane % 4 * 2 + i % 2, at = PIXEL_OF(warp, lane, i / 2 % 2);
+        if (64 * TEAMS == TILE_PIXELS || at < TILE_PIXELS) tile[row * TILE_PITCH + at] = sums[i];
+    }
+}
+
+// RUN_OUT neighbours of the tile, of all shares one after the other.
+INLINE void add_shares(acc_t v[RUN_OUT], SHARED acc_t *tile, int at) {
+#if SC > 1 && defined(__CUDACC__)
+    UNROLL for (int i = 0; i < RUN_OUT; i++) v[i] = 0;
+    UNROLL for (int share = 0; share < SC; share++) {
+        const shared_t there = of_block(place_of(tile + at), share);
+        UNROLL for (int i = 0; i < RUN_OUT; i++) {
+            acc_t more;
+            asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(more) : "r"(there + i * 4) : "memory");
+            v[i] += more;
+        }
+    }
+#else
+    load_run(RUN_OUT, v, tile + at);
+#endif
+}
+
+INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, SHARED acc_t *tile,
+                       const Block *b) {
+    const int mine = (KB + SC - 1) / SC, first = b->sc * mine, rows = min(mine, b->channels - first);
+    const int runs = ROWS * Q / RUN_OUT;  // of a channel of an image; where WIDE is more than Q, of one number
+    NO_UNROLL for (int item = THREAD(0); item < rows * (IMAGES * runs); item += THREADS) {
+        const int row = first + item / (IMAGES * runs), image = item / runs % IMAGES, at = item % runs * RUN_OUT;
+        const int px = WIDE == Q ? at : at / Q * WIDE + at % Q;
+        if (image >= b->images || at >= b->rows * Q) continue;
+        const int k = b->k0 + row;
+        const offset_t to = (((offset_t)(b->n0 + image) * K + k) * P + b->p0) * Q + at;
+        acc_t v[RUN_OUT];
+        done_t out[RUN_OUT];
+        add_shares(v, tile, row * TILE_PITCH + image * PIXELS + px);
+#if Y_VECTOR
+        before_pool_run(RUN_OUT, v, bias, k, 0, z, to);
+        UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_OF(v[i], k);
+        store_run(RUN_OUT, y + to, out);
+#else
+        UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_OF(before_pool(v[i], bias, k, z, to + i), k);
+        UNROLL for (int i = 0; i < RUN_OUT; i++) y[to + i] = out[i];
+#endif
+    }
+}

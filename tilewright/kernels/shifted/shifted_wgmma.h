@@ -1,0 +1,197 @@
+// The tensor cores and the copy engine of sm_90a, for the shifted family: who sends, and who multiplies.
+//
+//   barrier   number     a phase ends when                                         who waits for it
+//   W_FULL    STAGES     the filters of a step have come                           who multiplies
+//   W_EMPTY   STAGES     each warp that multiplies is done with them               their sender, before it sends anew
+//   X_FULL    X_STAGES   the planes of a run have come, all SENDERS' parts         who multiplies
+//   X_EMPTY   X_STAGES   each warp that multiplies has read them                   their senders
+//
+// wgmma takes A from registers here: 64 pixels, a warp's 16 of them its lanes'. A step is a row of the filter over a
+// run of channels. Of a product's channels a lane reads what its two pixels have under all taps of the row, zeros where
+// that is outside of the image; words of 2 bytes serve several taps. With two sets of fragments (SETS) a lane reads
+// while products of the other set are under way. A run of tf32 is first rounded, by all that multiply.
+
+#define SPAN 0
+#include "wgmma.h"
+
+// After the sums: the words of A, and the descriptor of B.
+#define WG_A_4 "{%16, %17, %18, %19}, %20"
+#define WG_A_8 "{%32, %33, %34, %35}, %36"
+#define WG_A_12 "{%48, %49, %50, %51}, %52"
+#define WG_A_16 "{%64, %65, %66, %67}, %68"
+#define WG_A_24 "{%96, %97, %98, %99}, %100"
+#define WG_A_32 "{%128, %129, %130, %131}, %132"
+#if PRODUCTS == TF32
+#define WG_AFTER ", 1, 1, 1;"
+#else
+#define WG_AFTER ", 1, 1, 1, 0;"
+#endif
+
+INLINE void wg_multiply_words(acc_t d[SUMS], const unsigned a[4], unsigned long long b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" WG_TEXT(WG_N) WG_KIND " {" TW_JOIN(WG_REGS_, WG_EIGHTHS) "}, "
+                 TW_JOIN(WG_A_, WG_EIGHTHS) WG_AFTER
+                 : TW_JOIN(WG_OUT_, WG_EIGHTHS) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+#define W_FULL(slot) (bars + 8 * (slot))
+#define W_EMPTY(slot) (bars + 8 * (STAGES + (slot)))
+#define X_FULL(slot) (bars + 8 * (2 * STAGES + (slot)))
+#define X_EMPTY(slot) (bars + 8 * (2 * STAGES + X_STAGES + (slot)))
+#define SENDERS 3  // warps that send planes
+#define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
+
+// Send the filters of the block's steps, by one thread.
+INLINE void send_filters(unsigned char *shared, const unsigned char *w, const Block *b, shared_t bars) {
+    int slot = 0, parity = 1;
+    NO_UNROLL for (int step = b->first; step < b->last; step++) {
+        bar_wait(W_EMPTY(slot), parity);
+        bar_expect(W_FULL(slot), S * W_BYTES);
+        copy_bulk(place_of(shared + slot * (S * W_BYTES)), w + W_OF(b, step), S * W_BYTES, W_FULL(slot));
+        NEXT(slot, parity, STAGES);
+    }
+}
+
+// Send the planes of the block's runs, X_STAGES ahead, by a warp, number `sender` of SENDERS: a lane sends whole ones.
+INLINE void send_planes(unsigned char *shared, const in_t *x, const Block *b, shared_t bars, int sender, int lane) {
+    const int low = LOW(b), bytes = (HIGH(b) - low) * (int)sizeof(in_t);
+    const shared_t to = place_of(shared + X_FROM) + (low - b->begin) * (int)sizeof(in_t);
+    int slot = 0, parity = 1;
+    NO_UNROLL for (int run = b->first / R; run <= (b->last - 1) / R; run++) {
+        const int planes = (CHANNELS_OF(run) - sender + SENDERS - 1) / SENDERS;
+        if (lane == 0) {
+            bar_wait(X_EMPTY(slot), parity);
+            bar_expect(X_FULL(slot), b->images * planes * bytes);
+        }
+        __syncwarp();
+        if (lane < planes) {
+            const int c = lane * SENDERS + sender;
+            NO_UNROLL for (int image = 0; image < b->images; image++)
+                copy_bulk(to + slot * X_BYTES + image * IMAGE_BYTES + c * PITCH,
+                          x + X_OF(b, image, run * CHANNELS + c) + low, bytes, X_FULL(slot));
+        }
+        __syncwarp();
+        NEXT(slot, parity, X_STAGES);
+    }
+}
+
+#if PRODUCTS == TF32
+#define TEAMS_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory")
+// Round a run that has come, by all that multiply: a warp has a plane at once.
+INLINE void round_run(shared_t run, int planes, int warp, int lane) {
+    NO_UNROLL for (int plane = warp; plane < planes; plane += 4 * TEAMS)
+        UNROLL_BY(4) for (int at = plane * PITCH + lane * 16; at < (plane + 1) * PITCH; at += 32 * 16) {
+            unsigned v[4];
+            asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(run + at) : "memory");
+            UNROLL for (int e = 0; e < 4; e++) v[e] = tf32_of(v[e]);
+            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"
+                         ::"r"(run + at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+        }
+    wg_see_copies();  // what is copied there next comes behind this
+    TEAMS_SYNC();
+}
+#endif
+
+// A word of shared memory, or zero.
+INLINE unsigned word_at(const unsigned char *from, int sees) { return sees ? *(const unsigned *)from : 0; }
+
+// The words of A for product i of a step, row r: word j of a tap is of pixel j % 2, and of half j / 2 of the channels.
+// `run`: where the lane's first channel and row r are; `left`: channels from there on.
+INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me, int r, int i, int left) {
+#if PAIRED
+    UNROLL for (int half = 0; half < 2; half++) {
+        unsigned words[2][WORDS];
+        UNROLL for (int e = 0; e < 2; e++) UNROLL for (int k = 0; k < WORDS; k++) {
+            const int c = CHANNEL_OF(i, half) + e;
+            int sees = 0;
+            UNROLL for (int at = 0; at < 2 * S; at++)
+                if (HALF_OF(at / 2, at % 2) / 2 == k)
+                    sees = (int)(me->rows >> r & me->columns >> (16 * (at % 2) + at / 2) & 1);
+            if (C % CHANNELS) sees = sees && c < left;
+            words[e][k] = word_at(run + me->from[0] + c * PITCH + k * 4, sees);
+        }
+        UNROLL for (int s = 0; s < S; s++) UNROLL for (int h = 0; h < 2; h++)
+            a[s][half * 2 + h] = __byte_perm(words[0][HALF_OF(s, h) / 2], words[1][HALF_OF(s, h) / 2],
+                                             HALF_OF(s, h) % 2 ? 0x7632 : 0x5410);
+    }
+#else
+    UNROLL for (int s = 0; s < S; s++) UNROLL for (int j = 0; j < 4; j++) {
+        const int c = CHANNEL_OF(i, j / 2);
+        const int sees = SEES(*me, j % 2, r, s) && (C % CHANNELS == 0 || c < left);
+        a[s][j] = word_at(run + me->from[j % 2] + c * PITCH + TAP_BYTES(0, s), sees);
+    }
+#endif
+}
+
+// Multiply step (run, r) of the block's, whose filters are in buffer `slot` and planes at `run`; behind its first
+// products all of the step before are done.
+INLINE void multiply_step(acc_t sums[SUMS], unsigned a[SETS][S][4], unsigned char *shared, const unsigned char *run,
+                          const Lane *me, shared_t bars, int r, int left, int slot, int done) {
+    const unsigned piece = place_of(shared + slot * (S * W_BYTES)) >> 4 & 0x3fff;
+    const unsigned long long kind = CHUNKS == 8 ? 1 : 2;  // rows of 128 or 64 bytes, swizzled; 8 follow 8 (hopper.h)
+    const unsigned long long rows = kind << 62 | 8ull * CHUNKS << 32 | 1u << 16 | piece;
+    UNROLL for (int i = 0; i < CHUNKS / 2; i++) {
+        const int set = i % SETS;
+        read_taps(a[set], run, me, r, i, left);
+        UNROLL for (int j = 0; j < 4 * S; j++) asm volatile("" : "+r"(a[set][j / 4][j % 4]) :: "memory");
+        wg_begin();
+        UNROLL for (int s = 0; s < S; s++) wg_multiply_words(sums, a[set][s], rows + s * (W_BYTES / 16) + 2 * i);
+        wg_commit();
+        WG_WAIT(SETS - 1);
+        if (i == SETS - 1 && done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));
+    }
+}
+
+INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const Block *b, const Lane *me, shared_t bars, int warp) {
+    unsigned a[SETS][S][4];
+    int slot = 0, parity = 0, x_slot = 0, x_parity = 0, r = b->first % R, done = -1;
+    UNROLL for (int i = 0; i < SUMS; i++) sums[i] = 0;
+    NO_UNROLL for (int step = b->first; step < b->last; step++) {
+        const int left = CHANNELS_OF(step / R) - me->t * LANE_CHANNELS;
+        const unsigned char *run = shared + X_FROM + x_slot * X_BYTES + me->t * (LANE_CHANNELS * PITCH);
+        if (r == 0 || step == b->first) {
+            bar_wait(X_FULL(x_slot), x_parity);
+#if PRODUCTS == TF32
+            UNROLL_BY(1) for (int image = 0; image < b->images; image++)
+                round_run(place_of(shared + X_FROM + x_slot * X_BYTES + image * IMAGE_BYTES), CHANNELS_OF(step / R),
+                          warp, THREAD(0) % 32);
+#endif
+        }
+        bar_wait(W_FULL(slot), parity);
+        multiply_step(sums, a, shared, run + TAP_BYTES(r, 0), me, bars, r, left, slot, done);
+        done = slot;
+        NEXT(slot, parity, STAGES);
+        if (++r == R) {
+            r = 0;
+            if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));
+            NEXT(x_slot, x_parity, X_STAGES);
+        }
+    }
+    WG_WAIT(0);
+    wg_done(sums);
+}
+
+// Fill the tile with the block's share.
+INLINE void fill_tile(unsigned char *shared, const in_t *x, const unsigned char *w, const Block *b) {
+    const shared_t bars = place_of(shared + BARS_FROM);
+    const int warp = __shfl_sync(0xffffffffu, THREAD(0) / 32, 0), lane = THREAD(0) % 32;
+    if (THREAD(0) == 0) {
+        UNROLL for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS);
+        UNROLL for (int i = 0; i < X_STAGES; i++) bar_init(X_FULL(i), SENDERS), bar_init(X_EMPTY(i), 4 * TEAMS);
+        bar_init_done();
+    }
+    BARRIER();
+    if (warp == 4 * TEAMS) {
+        if (lane == 0) send_filters(shared, w, b, bars);
+        __syncwarp();
+    }
+    if (warp > 4 * TEAMS) send_planes(shared, x, b, bars, warp - 4 * TEAMS - 1, lane);
+    acc_t sums[SUMS];
+    if (warp < 4 * TEAMS) {
+        const Lane me = find_lane(b, warp, lane);
+        sum_up(sums, shared, b, &me, bars, warp);
+    }
+    BARRIER();  // nobody reads buffers any more
+    if (warp < 4 * TEAMS) keep_sums((acc_t *)shared, sums, warp, lane);
+    BARRIER();
+}

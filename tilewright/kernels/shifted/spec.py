@@ -1,0 +1,190 @@
+"""The shifted family: any filter over x in nchw as it is, on the tensor cores of sm_90a.
+
+Lanes read the pixels under each tap from planes in shared memory, number by number, and hand them to the
+tensor cores in registers. So neither does a kernel copy x to nhwc before, nor do threads turn it.
+"""
+
+from __future__ import annotations
+
+from tilewright.arithmetic import ceil_div, offset64
+from tilewright.device import Device
+from tilewright.device.architectures import WGMMA
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
+from tilewright.kernels.limits import (
+    MOST_BITS,
+    SPARE,
+    SPILLS,
+    block_rule,
+    blocks_param,
+    fits_registers,
+    resident_rule,
+    shared_rule,
+)
+from tilewright.kernels.products import TF32
+from tilewright.kernels.shifted.tile import (
+    TEAM,
+    ShiftedTiling,
+    channels,
+    paired,
+    pitch,
+    registers,
+    run_out,
+    runs,
+    steps,
+    teams,
+    threads,
+    tiling_of,
+    wide,
+)
+from tilewright.kernels.shifted.work import work_of
+from tilewright.kernels.split_k import operands
+from tilewright.kernels.tile import NONE, View, image_defines, layer_defines, pointwise, up_to
+from tilewright.kernels.untuned import IN_ORDER
+from tilewright.kernels.untuned.nhwc import copied_first, copy_as_is, each
+from tilewright.kernels.word import dtype_code
+from tilewright.kernels.work import GpuWork
+from tilewright.problem import Problem
+
+MOST_TEAMS = 4
+COPIED = 2  # bytes of a number, as a copy of x to an aligned buffer takes it
+
+
+class Shifted(Family):
+    """Convolutions of nchw as it is, in f16, bf16 and tf32, on sm_90a."""
+
+    name = "shifted"
+    widens = False
+    dtypes = ("f16", "bf16")  # and f32 as tf32
+    examples = (
+        "n2c72h10w12k40r3s3p1-f16+bias+add0.5+relu", "n1c68h9w8k36r3s3p1u2-bf16+silu",
+        "n1c40h6w10k33r3s3p1-tf32+bias",
+    )  # fmt: skip
+
+    def refuses(self, problem: Problem, device: Device) -> str | None:
+        """Support filters over planes of whole pieces of 16 bytes, on the tensor cores of sm_90."""
+        known = (*self.dtypes, "tf32")
+        if problem.precision not in known:
+            return f"it computes {', '.join(known)}, not {problem.precision}"
+        if not device.is_gpu or not device.tensor_macs or (device.is_cuda and device.capability != WGMMA):
+            return "it is made for the tensor cores of sm_90"
+        if (problem.layout_in, problem.layout_out) != ("nchw", "nchw"):
+            return "it reads planes and writes planes: it takes x and y in nchw"
+        if pointwise(problem):
+            return "a filter of one tap and no stride shifts nothing: other families are made for it"
+        if problem.groups > 1:
+            return "it is made for layers of one group"
+        if problem.epilogue.pool:
+            return "a block has rows of outputs, not windows: it does not pool"
+        if problem.h * problem.w % each(problem):
+            return "planes are copied in bulk: they are multiples of 16 bytes"
+        if paired(problem) and problem.w % 2:
+            return "words have two pixels of a row: rows are an even number of them"
+        if max(problem.r, problem.s) > MOST_BITS:
+            return f"lanes keep a bit for each row and column of a filter, {MOST_BITS} at most"
+        if wide(problem) > MOST_TEAMS * TEAM:
+            return f"a block has whole rows of outputs, of {MOST_TEAMS * TEAM} pixels at most"
+        return None
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        """Return the tunables, outermost choice first."""
+        clusters = up_to(device.max_cluster, (1, 2, 4, 8))
+        return (
+            Param("rows", _rows(problem), "rows of outputs of a block"),
+            Param("ni", up_to(problem.n, (1, 2, 3, 4, 5)), "images of a block, if it has all rows"),
+            Param("bn", (32, 64, 96, 128, 192, 256), "output channels of a block"),
+            Param("chunks", (4, 8), "pieces of 16 bytes of a run's channels"),
+            blocks_param(1, 2, 3),
+            Param("sets", (1, 2), "sets of fragments; of two, one is read while the other is multiplied"),
+            Param("sc", clusters, "shares of the sum across a cluster, added up from its shared memory"),
+            Param("xs", (1, 2, 3, 4), "runs of channels of the input in flight"),
+            Param("stages", (2, 3, 4, 5, 6), "steps, a row of the filter each, whose filters are in flight"),
+        )  # fmt: skip
+
+    def rules(self, device: Device) -> tuple[Rule, ...]:
+        """Return the rules: limits of the hardware and the kernel."""
+        return RULES
+
+    def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
+        """Return the launch; before it another one if x is to be copied to where bulk copies may begin."""
+        cf, chunks = config.values, config["chunks"]
+        tiling, tf32 = tiling_of(problem, cf), problem.math == "tf32"
+        main = Launch(
+            "shifted", (tiling.tiles * cf["sc"], 1, 1), (threads(problem, cf["rows"], cf["ni"]), 1, 1),
+            operands(NONE), shared_bytes=tiling.shared_bytes, cluster=cf["sc"],
+        )  # fmt: skip
+        found = Blueprint(
+            source="shifted.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
+            launches=(main,), packed_bytes=_packed_bytes(problem, tiling, chunks),
+            pack=(
+                ("PACK_CHUNKS", chunks), ("PACK_K", cf["bn"]),
+                ("PACK_STEPS", steps(problem, chunks) * problem.s), ("PACK_C", channels(problem, chunks)),
+                ("PACK_ORDER", IN_ORDER), ("PACK_APART", 0),
+                *((("PACK_PRODUCTS", TF32),) if tf32 else ()),
+            ),
+            packer="mma_pack.cu" if tf32 else "pack.cu", specific=True,
+        )  # fmt: skip
+        return found if aligned else copied_first(found, copy_as_is(problem.x_bytes, COPIED))
+
+    def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
+        """Count the work of one block and one thread."""
+        return work_of(problem, device, config.values)
+
+    def chain(self, problem: Problem, device: Device, config: Config) -> int:
+        """Length of the longest chain of adds: products of 32 bytes, then the shares."""
+        chunks, sc = config["chunks"], config["sc"]
+        return ceil_div(steps(problem, chunks), sc) * problem.s * chunks // 2 + sc
+
+
+def _rows(pr: Problem) -> tuple[int, ...]:
+    """Rows of a tile: a few, as many as some warpgroups hold, or a small part of all."""
+    most = min(pr.p, MOST_TEAMS * TEAM // wide(pr))
+    full = {count * TEAM // wide(pr) for count in range(1, MOST_TEAMS + 1)}
+    parts = {ceil_div(pr.p, part) for part in range(1, 9)}
+    return tuple(sorted({min(rows, most) for rows in {1, 2, 3} | full | parts if rows}))
+
+
+def _packed_bytes(pr: Problem, tiling: ShiftedTiling, chunks: int) -> int:
+    return tiling.k_tiles * steps(pr, chunks) * tiling.w_bytes
+
+
+def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
+    of_unit = threads(problem, cf["rows"], cf["ni"]) * cf["mb"]
+    return fits_registers(device, registers(problem, cf), of_unit, spare=SPARE)
+
+
+RULES = (
+    Rule("images", lambda problem, rows, ni: ni == 1 or rows == problem.p,
+         "several images of which a block does not have all rows"),
+    Rule("teams", lambda problem, rows, ni: teams(problem, rows, ni) <= MOST_TEAMS,
+         "warpgroups, of 64 pixels each, for which a unit has no registers"),
+    Rule("channels", lambda problem, bn: bn == 32 or bn < problem.k + 32,
+         "32 columns of a product, or more, without channels"),
+    block_rule(lambda problem, device, rows, ni: threads(problem, rows, ni) <= device.max_threads),
+    resident_rule(
+        lambda problem, device, rows, ni, mb: threads(problem, rows, ni) * mb <= device.threads_per_unit
+    ),
+    Rule("registers", _fits_registers, SPILLS, needs="rows ni bn mb sets"),
+    Rule("depth", lambda problem, chunks: chunks == 4 or channels(problem, 4) < problem.c,
+         "more channels of a run than there are"),
+    Rule("shares", lambda problem, chunks, sc: sc <= steps(problem, chunks),
+         "shares of the sum without steps"),
+    Rule("runs", lambda problem, chunks, xs: xs <= runs(problem, chunks),
+         "more buffers than runs of channels"),
+    Rule("stages", lambda problem, chunks, sc, stages: stages <= max(2, ceil_div(steps(problem, chunks), sc)),
+         "more buffers than steps of a share"),
+    shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes, "rows ni bn chunks mb xs stages"),
+)  # fmt: skip
+
+
+def _defines(pr: Problem, tiling: ShiftedTiling, cf: Values, aligned: bool) -> Values:
+    view, rows, ni, bn = View.unflattened(pr), cf["rows"], cf["ni"], cf["bn"]
+    return image_defines(pr, view) | layer_defines(pr, view) | dict(
+        DTYPE=dtype_code(pr), **(dict(PRODUCTS=TF32) if pr.math == "tf32" else {}),
+        N=pr.n, ROWS=rows, IMAGES=ni, KB=bn, WG_N=bn, WG_EIGHTHS=bn // 8, CHUNKS=cf["chunks"],
+        STAGES=cf["stages"], X_STAGES=cf["xs"], SETS=cf["sets"], SC=cf["sc"], CLUSTER=cf["sc"],
+        MIN_BLOCKS=cf["mb"],
+        TEAMS=teams(pr, rows, ni), PITCH=pitch(pr, rows), X_FROM=tiling.x_from, X_BYTES=tiling.x_bytes,
+        TILE_PIXELS=tiling.tile_pixels, TILE_PITCH=tiling.tile_pitch, BARS_FROM=tiling.bars_from,
+        SHARED_BYTES=tiling.shared_bytes, RUN_OUT=run_out(pr, rows), Y_VECTOR=int(aligned),
+        OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, _packed_bytes(pr, tiling, cf["chunks"])),
+    )  # fmt: skip

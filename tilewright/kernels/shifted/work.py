@@ -1,0 +1,72 @@
+"""Counts of the shifted kernel, for the model."""
+
+from __future__ import annotations
+
+from tilewright.arithmetic import ceil_div
+from tilewright.device import Device
+from tilewright.kernels.family import Values
+from tilewright.kernels.hopper.work import BULK, EIGHTH, FETCH, LINE, LOOP, POWER, SENDING, SENDING_MORE
+from tilewright.kernels.limits import resident
+from tilewright.kernels.shifted.tile import (
+    channels,
+    paired,
+    registers,
+    run_out,
+    runs,
+    steps,
+    teams,
+    threads,
+    tiling_of,
+)
+from tilewright.kernels.work import GpuWork
+from tilewright.problem import DTYPE_BYTES, Problem
+
+# Cycles, or instructions of a thread, fitted to 328 trials of 12 layers on an H200:
+READING = 340.0  # to read the words of a product, which the next ones wait for if there is one set
+COPYING = 4600.0  # of a run, from when it is sent for until it is there
+SENDERS = 3  # warps that send planes, one after the other of their lanes
+SHARED = 11000.0  # for a cluster to meet twice
+WORD = 0.7  # for a word of a fragment, besides its load
+STEP = 20.0  # for a step, besides its products
+ROUNDED = 16.0  # for a number of tf32 that is rounded in shared memory
+STORED = 12.0  # for a run of outputs
+ADDED = 55.0  # for an output, and each share of it
+
+
+def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
+    """Count the work of one block and one thread."""
+    tiling, rows, ni, bn, sc = tiling_of(pr, cf), cf["rows"], cf["ni"], cf["bn"], cf["sc"]
+    chunks, tf32 = cf["chunks"], pr.math == "tf32"
+    of_step = chunks // 2  # products of a tap
+    of_block, need = threads(pr, rows, ni), registers(pr, cf)
+    warps, outputs, share = 4 * teams(pr, rows, ni), ni * bn * rows * pr.q, ceil_div(steps(pr, chunks), sc)
+    of_all = runs(pr, chunks)
+    patches = min(of_all, ceil_div(share - 1, pr.r) + 1) if sc > 1 else of_all
+    words = (pr.s - 1) * pr.dilation[1] + pr.stride[1] + 2  # of 2 bytes, under two pixels
+    loads = share * of_step * 4 * (words / 2 if paired(pr) else pr.s)  # of a thread
+    conflicts = float(max(1, min(pr.stride[1], 4)))
+    read = bn * 32 / LINE  # cycles to read the filter's part of a product
+    products = share * pr.s * teams(pr, rows, ni) * of_step
+    x_bytes, w_bytes = patches * float(tiling.x_bytes), share * float(tiling.w_bytes)
+    rounding = x_bytes / 4 / (128 * teams(pr, rows, ni)) * ROUNDED if tf32 else 0.0
+    runs_out = outputs / run_out(pr, rows) / sc / of_block  # of a thread
+    sending = (SENDING + ni * channels(pr, chunks) / SENDERS * SENDING_MORE) * patches / share
+    product = POWER * max(EIGHTH * bn / 8, read)
+    alone = of_step * (READING + pr.s * product) if cf["sets"] == 1 else 0.0
+    waits = SHARED / share if sc > 1 else 0.0
+    return GpuWork(
+        blocks=tiling.tiles * sc, threads=of_block, registers=need,
+        resident=resident(device, need, of_block, tiling.shared_bytes, cf["mb"]),
+        shared_bytes=tiling.shared_bytes, steps=share, buffers=cf["stages"],
+        turn_cycles=max(COPYING / (cf["xs"] * pr.r), LOOP, sending, alone) + waits,
+        fma=4.0 * share * pr.s * of_step, shared_loads=loads,
+        staging=60.0 + rounding + loads * WORD + share * STEP,
+        epilogue=40.0 + bn / 2 * 1.5 + runs_out * (STORED + ADDED * sc * run_out(pr, rows)),
+        wavefronts=loads * conflicts * warps + 0.6 * (products * read + (x_bytes + w_bytes) / LINE),
+        load_bytes=BULK * (x_bytes + w_bytes), store_sectors=outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
+        dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
+        fetch=FETCH, cluster=1, gang=sc, tile_bytes=4.0 * outputs,
+        useful=pr.z_elements * sc / (outputs * tiling.tiles * sc), register_intensity=0.0,
+        block_intensity=2.0 * outputs * pr.r * pr.s * channels(pr, chunks) * patches / (x_bytes + w_bytes),
+        tensor_cycles=products * product,
+    )  # fmt: skip
