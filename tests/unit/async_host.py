@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -35,6 +36,15 @@ def defines(found: Blueprint) -> str:
     main = next(one for one in found.launches if f"{one.kernel}.cu" == found.source)
     values = (*found.defines, ("GRID", main.grid[0]))
     return "".join(f"#define {name} {value}\n" for name, value in values)
+
+
+def without_instructions(text: str, instructions: tuple[tuple[str, str], ...]) -> str:
+    """Return a kernel with calls in place of its instructions, each of which it has."""
+    for pattern, becomes in instructions:
+        text, count = re.subn(pattern, becomes, text, flags=re.S | re.M)
+        assert count, pattern
+    assert "asm" not in text
+    return text
 
 
 def run(source: str, seeds: int, library: Path, folder: Path) -> str:

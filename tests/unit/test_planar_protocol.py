@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from async_host import MEET, defines, library, run
+from async_host import MEET, defines, library, run, without_instructions
 
 from tilewright.device import for_architecture
 from tilewright.kernels import family_of
@@ -103,10 +103,8 @@ def _host_source(
     names = ("planar_store.h", "planar_wgmma.h", "planar.cu", "planar_pack.cu")
     store, products, kernel, packer = (kernel_files()[name].read_text() for name in names)
     own = "\n".join((store, products, kernel[kernel.index("BOUNDED_KERNEL") :]))
-    for pattern, becomes in INSTRUCTIONS:
-        own, count = re.subn(pattern, becomes, own, flags=re.S | re.M)
-        assert count
-    assert "asm" not in own and (not slip[0] or own.count(slip[0]) == 1)
+    own = without_instructions(own, INSTRUCTIONS)
+    assert not slip[0] or own.count(slip[0]) == 1
     sizes = dict(pack(problem, H100, found).defines)
     return "\n".join((
         defines(found), "#define __CUDACC__", '#include "planar_host.h"',

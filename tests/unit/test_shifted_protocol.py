@@ -1,0 +1,87 @@
+"""The warps and blocks of the shifted kernel never wait for ever, and their sums are right.
+
+However early or late copies come and products end. Its own source runs on the host: ``shifted_host.h`` stands
+in for barriers, copies and products.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from async_host import MEET, defines, library, run, without_instructions
+
+from tilewright.device import for_architecture
+from tilewright.kernels import family_of
+from tilewright.kernels.config import Config
+from tilewright.kernels.source import kernel_files
+from tilewright.problem import Problem
+
+__all__ = ["library"]  # a fixture
+
+SHIFTED = family_of("shifted")
+H100 = for_architecture("sm_90")
+# Copies at once, after a while or last; products the same; who arrives lingers or not: each of these once.
+SEEDS = 18
+BASE = dict(rows=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2)
+
+CASES: dict[str, tuple[str, dict[str, int]]] = {
+    "one buffer for runs": ("n2c72h5w8k33r3s3p1-f16+bias+add0.5+relu", dict(rows=3)),
+    "rounded": ("n1c33h5w8k33r3s3p1-tf32+bias", dict(rows=3)),
+}
+
+# What a slip of the pen would be: a line of the kernel, what it becomes, where that is seen, and as what.
+SLIPS = (
+    ("bar_wait(X_EMPTY(slot), parity);", "", "one buffer for runs", ", not |arrivals"),
+    ("wg_see_copies();  //", "//", "rounded", "not seen by copies"),
+    ("left, slot, done);", "left, slot, slot);", "one buffer for runs", "is written while"),
+)  # fmt: skip
+
+
+# Instructions, and what has their place on the host.
+_WORDS = r'\{%\d, %\d, %\d, %\d\}'
+INSTRUCTIONS = (
+    (r'asm volatile\("" : "\+r"\((a\[.*?\])\) :: "memory"\)', r"word_written(\1)"),
+    (r'asm volatile\("ld\.shared::cluster\.f32 %0, \[%1\];" : "=f"\((\w+)\) : "r"\((.*?)\) : "memory"\)',
+     r"\1 = load_of_block(\2)"),
+    (r"^INLINE void wg_multiply_words\(.*?^}$", ""),
+)  # fmt: skip
+ROUNDS = (
+    MEET,
+    (r'asm volatile\("ld\.shared\.v4\.b32 .*?"=r"\(v\[3\]\) : "r"\((.*?)\) : "memory"\)',
+     r"load_four(v, \1)"),
+    (r'asm volatile\("st\.shared\.v4\.b32 .*?"r"\((.*?)\), .*?: "memory"\)', r"store_four(\1, v)"),
+)  # fmt: skip
+
+
+def _host_source(
+    text: str, change: dict[str, int], aligned: bool = True, slip: tuple[str, str] = ("", "")
+) -> str:
+    """Return the kernel with what the host needs around it."""
+    problem, config = Problem.parse(text), Config.make("shifted", BASE | change)
+    SHIFTED.check(problem, H100, config)
+    found = SHIFTED.blueprint(problem, H100, config, aligned)
+    names = ("shifted_store.h", "shifted_wgmma.h", "shifted.cu")
+    store, products, kernel = (kernel_files()[name].read_text() for name in names)
+    own = "\n".join((store, products, kernel[kernel.index("BOUNDED_KERNEL") :]))
+    own = without_instructions(own, (*ROUNDS, *INSTRUCTIONS))
+    assert not slip[0] or own.count(slip[0]) == 1
+    return "\n".join((
+        defines(found), "#define __CUDACC__", '#include "shifted_host.h"',
+        (own.replace(*slip) if slip[0] else own).replace('#include "wgmma.h"', ""),
+        '#include "shifted_host_main.h"',
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_one_waits_for_ever_and_sums_are_right(name: str, library: Path, tmp_path: Path) -> None:
+    assert run(_host_source(*CASES[name]), SEEDS, library, tmp_path) == "done"
+
+
+@pytest.mark.parametrize(("line", "becomes", "name", "says"), SLIPS)
+def test_a_slip_is_seen(
+    line: str, becomes: str, name: str, says: str, library: Path, tmp_path: Path
+) -> None:
+    source = _host_source(*CASES[name], slip=(line, becomes))
+    assert re.search(says, run(source, 10 * SEEDS, library, tmp_path))  # it may be seen seldom
