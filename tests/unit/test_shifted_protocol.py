@@ -26,9 +26,25 @@ H100 = for_architecture("sm_90")
 SEEDS = 18
 BASE = dict(rows=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2)
 
+# Each but the last has more runs than buffers for them.
 CASES: dict[str, tuple[str, dict[str, int]]] = {
-    "one buffer for runs": ("n2c72h5w8k33r3s3p1-f16+bias+add0.5+relu", dict(rows=3)),
+    "one buffer for runs": ("n2c65h5w8k33r3s3p1-f16+bias+add0.5+relu", dict(rows=3)),  # 5 rows of outputs
+    "several buffers": ("n1c97h4w8k32r3s3p1-bf16", dict(rows=2, xs=3, stages=4)),
+    "long runs": ("n2c130h4w8k33r3s3p1-f16+bias", dict(rows=2, chunks=8, xs=2, stages=3)),
+    "one set": ("n1c97h4w8k33r3s3p1-f16+add", dict(rows=4, xs=2, sets=1, stages=3)),
+    "one set, long runs": ("n1c129h4w8k32r3s3p1-f16", dict(rows=2, chunks=8, sets=1)),
+    "two teams": ("n1c33h9w8k32r3s3p1-f16", dict(rows=9, bn=32)),
+    "images": ("n3c65h4w4k33r3s3p1-f16+bias", dict(rows=4, ni=2)),
+    "steps of a run each": ("n1c97h4w8k32r1s3p0x1-f16", dict(rows=3, xs=2, stages=3)),
+    "pairs past the last column": ("n1c65h8w14k40r3s3p1u2-f16+bias", dict(rows=3)),
+    "shares meet": ("n2c65h4w8k33r3s3p1-f16+bias", dict(rows=3, sc=2, stages=3)),  # of 4 and 5 steps
+    "shares of two steps": ("n2c72h4w4k33r3s3p1-bf16", dict(rows=4, ni=2, sets=1, sc=4)),
     "rounded": ("n1c33h5w8k33r3s3p1-tf32+bias", dict(rows=3)),
+    "rounded by two teams": ("n1c33h9w8k32r3s3p1-tf32", dict(rows=9, xs=2, sets=1, stages=3)),
+    "rounded, images": ("n3c65h4w4k33r3s3p1-tf32+add", dict(rows=4, ni=2, chunks=8, xs=2)),
+    "rounded, shares meet": ("n1c40h5w8k33r3s3p1-tf32", dict(rows=5, sc=2)),
+    "rounded, shares of two steps": ("n1c33h4w4k40r3s3p1-tf32", dict(rows=4, sets=1, sc=4)),
+    "a buffer for each run": ("n1c65h4w8k32r3s3p1-f16", dict(rows=2, xs=3, stages=6)),
 }
 
 # What a slip of the pen would be: a line of the kernel, what it becomes, where that is seen, and as what.
