@@ -13,7 +13,7 @@ static jmp_buf chooser;
 static std::map<shared_t, Bar> bars;
 static std::map<std::pair<int, int>, Bar> named;  // by block and number
 static std::vector<std::function<bool()>> under_way;
-static long progress;
+static std::map<int, size_t> arrived;  // how many threads at their cluster, by phase
 
 void give_up() {
     printf(" (block %d, thread %d)\n", me->block, me->thread), fflush(stdout);
@@ -32,8 +32,7 @@ static void go_on_with(Fiber *fiber) {
     setcontext(&fiber->context);
 }
 void wait_until(std::function<bool()> ready) {
-    while (!ready()) hand_on();
-    progress++;
+    if (!ready()) me->ready = ready, hand_on(), me->ready = nullptr;
 }
 
 // ---- barriers
@@ -45,7 +44,6 @@ static Bar &bar_at(shared_t at) {
     return found->second;
 }
 static void turn(Bar &bar) {
-    progress++;
     if (!bar.pending && !bar.bytes) bar.pending = bar.count, bar.phase++;
 }
 void bar_init(shared_t at, int count) {
@@ -78,17 +76,17 @@ void meet(int number, int count, bool waits) {
     Bar &bar = named.try_emplace({me->block, number}, Bar{count, count, 0, 0, 0}).first->second;
     const int phase = bar.phase;
     bar.pending--, turn(bar);
-    if (waits) wait_until([&] { return bar.phase != phase; });
+    if (waits) wait_until([&bar, phase] { return bar.phase != phase; });
     else linger();
 }
 void cluster_arrive() {
     CHECK(me->arrived == me->waited, "arrives at its cluster twice");
-    me->arrived++, progress++, linger();
+    arrived[++me->arrived]++, linger();
 }
 void cluster_wait() {
     CHECK(me->waited < me->arrived, "waits for its cluster, and has not arrived");
     const int phase = ++me->waited;
-    wait_until([=] { return std::all_of(fibers.begin(), fibers.end(), [=](Fiber &f) { return f.arrived >= phase; }); });
+    wait_until([=] { return arrived[phase] == fibers.size(); });
 }
 
 // ---- copies
@@ -137,24 +135,28 @@ void WG_WAIT(int pending) {
 // ---- the run of a cluster
 static void run_thread() {
     run_kernel();
-    me->done = true, progress++;
+    me->done = true;
     const auto gone = [](Fiber &f) { return f.done || f.block != me->block; };
     if (std::all_of(fibers.begin(), fibers.end(), gone)) alive[me->block] = 0;
     hand_on();
 }
 static bool happens(double often) { return std::uniform_real_distribution<double>()(rng) < often; }
-static void end_some(int idle) {
-    if (pace.copies == AT_LAST && idle > 100 && under_way.size()) {
+static bool goes_on(Fiber &fiber) {
+    me = &fiber;
+    return !fiber.done && (!fiber.ready || fiber.ready());
+}
+static void end_some(bool all_wait) {
+    if (pace.copies == AT_LAST && all_wait) {
         const auto one = under_way.begin() + rng() % under_way.size();
-        if ((*one)()) under_way.erase(one), progress++;
+        if ((*one)()) under_way.erase(one);
     }
     for (size_t i = 0; i < under_way.size(); i++)
-        if (happens(pace.copies) && under_way[i]()) under_way.erase(under_way.begin() + i--), progress++;
+        if (happens(pace.copies) && under_way[i]()) under_way.erase(under_way.begin() + i--);
     for (Fiber &f : fibers)
         if (pace.products != AT_LAST && f.groups.size() && happens(pace.products)) end_oldest(f);
 }
 void run_cluster(Shape of, int first) {
-    bars.clear(), named.clear(), under_way.clear();
+    bars.clear(), named.clear(), under_way.clear(), arrived.clear();
     shape = of, first_block = first, alive.assign(of.blocks, 1);
     fibers = std::vector<Fiber>(of.blocks * of.threads);
     for (size_t i = 0; i < fibers.size(); i++) {
@@ -166,16 +168,16 @@ void run_cluster(Shape of, int first) {
         makecontext(&f.context, run_thread, 0);
     }
     prepare();
-    for (int idle = 0; std::any_of(fibers.begin(), fibers.end(), [](Fiber &f) { return !f.done; });) {
-        const long before = progress;
+    for (;;) {
         for (size_t first = 0; first < fibers.size(); first += 32) {
             if (!happens(fibers[first].slow)) continue;
             for (size_t i = first; i < first + 32; i++)
-                if (!fibers[i].done) go_on_with(&fibers[i]);
+                if (goes_on(fibers[i])) go_on_with(&fibers[i]);
         }
-        end_some(idle);
-        idle = progress == before ? idle + 1 : 0;
-        CHECK(idle < 2000, "all wait");
+        if (std::none_of(alive.begin(), alive.end(), [](char block) { return block; })) break;
+        const bool all_wait = std::none_of(fibers.begin(), fibers.end(), goes_on);
+        CHECK(!all_wait || under_way.size(), "all wait");
+        end_some(all_wait);
     }
     CHECK(under_way.empty(), "a copy comes when all are gone");
 }

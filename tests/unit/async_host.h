@@ -61,6 +61,7 @@ struct Fiber {
     double slow;
     std::vector<Product> open;                 // not committed
     std::vector<std::vector<Product>> groups;  // under way
+    std::function<bool()> ready;               // whether it goes on; none: it does
     bool begun;
     jmp_buf at;                  // where it goes on; to switch by setcontext is a system call
     ucontext_t context;          // where it begins
