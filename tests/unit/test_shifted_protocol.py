@@ -28,12 +28,12 @@ BASE = dict(rows=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2)
 
 # Each but the last has more runs than buffers for them.
 CASES: dict[str, tuple[str, dict[str, int]]] = {
-    "one buffer for runs": ("n2c65h5w8k33r3s3p1-f16+bias+add0.5+relu", dict(rows=3)),  # 5 rows of outputs
+    "one buffer": ("n2c65h5w8k33r3s3p1-f16+bias+add0.5+relu", dict(rows=3)),  # 5 rows of outputs
     "several buffers": ("n1c97h4w8k32r3s3p1-bf16", dict(rows=2, xs=3, stages=4)),
     "long runs": ("n2c130h4w8k33r3s3p1-f16+bias", dict(rows=2, chunks=8, xs=2, stages=3)),
     "one set": ("n1c97h4w8k33r3s3p1-f16+add", dict(rows=4, xs=2, sets=1, stages=3)),
     "one set, long runs": ("n1c129h4w8k32r3s3p1-f16", dict(rows=2, chunks=8, sets=1)),
-    "two teams": ("n1c33h9w8k32r3s3p1-f16", dict(rows=9, bn=32)),
+    "two teams": ("n1c60h9w8k32r3s3p1-f16", dict(rows=9, bn=32)),
     "images": ("n3c65h4w4k33r3s3p1-f16+bias", dict(rows=4, ni=2)),
     "steps of a run each": ("n1c97h4w8k32r1s3p0x1-f16", dict(rows=3, xs=2, stages=3)),
     "pairs past the last column": ("n1c65h8w14k40r3s3p1u2-f16+bias", dict(rows=3)),
@@ -49,9 +49,79 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
 
 # What a slip of the pen would be: a line of the kernel, what it becomes, where that is seen, and as what.
 SLIPS = (
-    ("bar_wait(X_EMPTY(slot), parity);", "", "one buffer for runs", ", not |arrivals"),
-    ("wg_see_copies();  //", "//", "rounded", "not seen by copies"),
-    ("left, slot, done);", "left, slot, slot);", "one buffer for runs", "is written while"),
+    # who sends filters
+    ("bar_wait(W_EMPTY(slot), parity);", "", "one buffer", "written while|all wait"),
+    ("bar_wait(W_EMPTY(slot), parity);", "bar_wait(W_EMPTY(slot), !parity);", "one buffer", "all wait"),
+    ("bar_expect(W_FULL(slot), S * W_BYTES);", "bar_expect(W_FULL(slot), W_BYTES);", "one set",
+     ", not |all wait"),
+    ("bar_expect(W_FULL(slot), S * W_BYTES);", "", "one set", "all wait"),
+    ("S * W_BYTES, W_FULL(slot));\n        NEXT(slot, parity, STAGES);",
+     "S * W_BYTES, W_FULL(slot));\n        if (++slot == STAGES) slot = 0;", "several buffers",
+     "written while|all wait"),
+    # who sends planes
+    ("bar_wait(X_EMPTY(slot), parity);", "", "one buffer", ", not |all wait"),
+    ("bar_wait(X_EMPTY(slot), parity);", "bar_wait(X_EMPTY(slot), !parity);", "one set", "all wait"),
+    ("NEXT(slot, parity, X_STAGES);", "if (++slot == X_STAGES) slot = 0;", "one set",
+     ", not |arrivals|all wait"),
+    ("b->images * planes * bytes", "IMAGES * planes * bytes", "images", "all wait"),
+    ("(CHANNELS_OF(run) - sender", "(CHANNELS - sender", "one buffer", "a copy of|all wait"),
+    ("}\n        __syncwarp();\n        if (lane < planes)", "}\n        if (lane < planes)", "one buffer",
+     ", not |all wait"),
+    ("run <= (b->last - 1) / R", "run < b->last / R", "shares meet", "all wait"),
+    ("int run = b->first / R;", "int run = (b->first + R - 1) / R;", "shares meet", "all wait|, not "),
+    # who rounds
+    ("TEAMS_SYNC();\n}", "}", "rounded", ", not "),
+    ("wg_see_copies();  //", "//", "rounded by two teams", "not seen by copies"),
+    ("meet(1, 128 * TEAMS, true)", "meet(1, 128, true)", "rounded by two teams", ", not "),
+    # who multiplies
+    ("bar_wait(X_FULL(x_slot), x_parity);", "", "several buffers", ", not "),
+    ("bar_wait(X_FULL(x_slot), x_parity);", "bar_wait(X_FULL(x_slot), !x_parity);", "one set",
+     ", not |all wait"),
+    ("bar_wait(W_FULL(slot), parity);", "", "a buffer for each run", ", not "),
+    ("bar_wait(W_FULL(slot), parity);", "bar_wait(W_FULL(slot), !parity);", "several buffers",
+     ", not |all wait"),
+    ("r == 0 || step == b->first", "r == 0", "shares meet", ", not "),
+    ("r == 0 || step == b->first", "r == 0", "rounded, shares meet", ", not "),
+    ("done = slot;\n        NEXT(slot, parity, STAGES);",
+     "done = slot;\n        if (++slot == STAGES) slot = 0;", "one set", ", not |written while|all wait"),
+    ("NEXT(x_slot, x_parity, X_STAGES);", "if (++x_slot == X_STAGES) x_slot = 0;", "one set",
+     ", not |all wait"),
+    ("if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));", "", "one buffer", "all wait"),
+    ("r = 0;\n            if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));",
+     "r = 0;\n            bar_arrive(X_EMPTY(x_slot));", "one buffer", ", not |arrivals"),
+    ("if (++r == R) {\n            r = 0;\n            if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));",
+     "if (r == 0 && THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));\n"
+     "        if (++r == R) {\n            r = 0;", "one buffer", ", not |all wait"),  # too early
+    ("left, slot, done);", "left, slot, slot);", "one buffer", "written while"),  # too early
+    ("if (i == SETS - 1 && done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));", "",
+     "one set, long runs", "all wait"),
+    ("i == SETS - 1 && done >= 0 && THREAD(0) % 32 == 0", "i == SETS - 1 && done >= 0", "one set",
+     "written while|arrivals|all wait"),
+    ("i == SETS - 1 && done >= 0", "done >= 0", "long runs", "written while|arrivals"),
+    ("for (int j = 0; j < 4 * S; j++)", "for (int j = 0; j < 0; j++)", "one set", "keeps before the fence"),
+    ("wg_begin();", "", "one set", "behind the fence"),
+    ("UNROLL for (int j = 0; j < 4 * S; j++) word_written(a[set][j / 4][j % 4]);\n        wg_begin();",
+     "wg_begin();\n        UNROLL for (int j = 0; j < 4 * S; j++) word_written(a[set][j / 4][j % 4]);",
+     "two teams", "behind the fence"),
+    ("WG_WAIT(SETS - 1);", "WG_WAIT(SETS);", "long runs", ", not "),
+    ("WG_WAIT(SETS - 1);", "WG_WAIT(SETS);", "one set, long runs", ", not |written while"),
+    ("const int set = i % SETS;", "const int set = 0;", "long runs", ", not "),
+    ("WG_WAIT(0);", "", "two teams", ", not "),
+    # the block
+    ("bar_init(W_FULL(i), 1)", "bar_init(W_FULL(i), 4)", "one buffer", "all wait"),
+    ("bar_init(W_EMPTY(i), 4 * TEAMS)", "bar_init(W_EMPTY(i), TEAMS)", "one buffer", "written while"),
+    ("bar_init(W_EMPTY(i), 4 * TEAMS)", "bar_init(W_EMPTY(i), 4)", "two teams", "written while"),
+    ("bar_init(X_FULL(i), SENDERS)", "bar_init(X_FULL(i), 1)", "one buffer", ", not |arrivals|all wait"),
+    ("bar_init(X_EMPTY(i), 4 * TEAMS)", "bar_init(X_EMPTY(i), 4)", "two teams", ", not |all wait"),
+    ("bar_init_done();", "", "one buffer", "not seen by copies"),
+    ("BARRIER();\n    if (warp == 4 * TEAMS) {", "if (warp == 4 * TEAMS) {", "one buffer", "no barrier"),
+    ("BARRIER();  // nobody reads buffers any more", "", "one buffer", ", not "),
+    ("lane);\n    BARRIER();\n}", "lane);\n}", "one set", ", not "),
+    ("CLUSTER_BARRIER();  //", "BARRIER();  //", "shares meet", ", not "),
+    ("store_tile(y, bias, z, (SHARED acc_t *)shared, &b);\n#if SC > 1\n    CLUSTER_READ();",
+     "#if SC > 1\n    CLUSTER_READ();\n    store_tile(y, bias, z, (SHARED acc_t *)shared, &b);",
+     "shares of two steps", "is gone"),
+    ("CLUSTER_LEAVE();", "", "shares meet", "is gone"),
 )  # fmt: skip
 
 
@@ -93,6 +163,11 @@ def _host_source(
 @pytest.mark.parametrize("name", CASES)
 def test_no_one_waits_for_ever_and_sums_are_right(name: str, library: Path, tmp_path: Path) -> None:
     assert run(_host_source(*CASES[name]), SEEDS, library, tmp_path) == "done"
+
+
+@pytest.mark.parametrize("name", ["two teams", "rounded, shares meet"])
+def test_the_same_where_y_begins_anywhere(name: str, library: Path, tmp_path: Path) -> None:
+    assert run(_host_source(*CASES[name], aligned=False), SEEDS, library, tmp_path) == "done"
 
 
 @pytest.mark.parametrize(("line", "becomes", "name", "says"), SLIPS)
