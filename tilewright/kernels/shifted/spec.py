@@ -54,7 +54,8 @@ class Shifted(Family):
 
     name = "shifted"
     widens = False
-    dtypes = ("f16", "bf16")  # and f32 as tf32
+    dtypes = ("f16", "bf16")
+    takes_tf32 = True
     examples = (
         "n2c72h10w12k40r3s3p1-f16+bias+add0.5+relu", "n1c68h9w8k36r3s3p1u2-bf16+silu",
         "n1c40h6w10k33r3s3p1-tf32+bias",
@@ -62,9 +63,8 @@ class Shifted(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support filters over planes of whole pieces of 16 bytes, on the tensor cores of sm_90."""
-        known = (*self.dtypes, "tf32")
-        if problem.precision not in known:
-            return f"it computes {', '.join(known)}, not {problem.precision}"
+        if reason := super().refuses(problem, device):
+            return reason
         if not device.is_gpu or not device.tensor_macs or (device.is_cuda and device.capability != WGMMA):
             return "it is made for the tensor cores of sm_90"
         if (problem.layout_in, problem.layout_out) != ("nchw", "nchw"):
