@@ -104,7 +104,7 @@ def study(
 
         report = partial(_report, so_far, lab, files, quiet)
         with children, stopping.until_stopped(report) as stop:
-            for done in so_far.taken_over:
+            for done in so_far.done:
                 _print(done, so_far, quiet)
             for grown in so_far.run(lab):
                 if lost := outputs.keep(document_of(so_far.result(lab)), json_file):
