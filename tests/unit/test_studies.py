@@ -174,6 +174,13 @@ def test_published_tables(path: Path) -> None:
             assert sum(parts) == pytest.approx(time_us(found.rows["GPU sum"][step]), rel=2e-3)
 
 
+def test_a_block_of_one_thread_is_told_as_one() -> None:
+    part = study_run.study("diannao").parts[2]
+    assert isinstance(part, Steps)
+    said = [step.what.partition(", input")[0] for step in part.steps]
+    assert said[:2] == ["1 thread", "32 threads"] and said[-1] == "1,024 threads"
+
+
 def test_held_parameters() -> None:
     problem = Problem.parse("n1c64h14w14k64r3s3p1-f32")
     held = Space(family_of("direct"), problem, H100, {"sw": (2, 4), "sg": 1})
