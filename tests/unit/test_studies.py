@@ -117,7 +117,7 @@ def test_a_published_table_beside_a_quick_run_is_marked(runtime: Runtime) -> Non
     part = study_run.study("diannao", quick=True).parts[6]
     assert isinstance(part, Breakdown) and part.table
     *_, found = study_run.run_part(replace(part, layers=(SMALL,), steps=part.steps[:1]), lab(runtime))
-    assert [column.title for column in found.columns] == ["activity", "8x8", "published at full size"]
+    assert [column.title for column in found.columns] == ["activity", "8x8", "8x8: published at full size"]
 
 
 def test_steps_without_figures_are_noted_by_reason() -> None:

@@ -134,6 +134,7 @@ def beside(
     columns, published = [Column("activity", theirs.corner)], "published" + f" {FULL_SIZE}" * quick
     for step in part.steps:
         columns.append(Column(step.name, step.name, "us" if theirs.times else ""))
-        columns.append(Column(f"{step.name}|published", published))
+        # Named by its step: on a narrow terminal it may stand without its neighbour.
+        columns.append(Column(f"{step.name}|published", f"{step.name}: {published}"))
     note = "\n".join(filter(None, notes))
     return PartResult(part.title, "beside", note, tuple(columns), tuple(rows))
