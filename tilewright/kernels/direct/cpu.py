@@ -11,6 +11,7 @@ from tilewright.kernels.direct.cpu_tile import (
     AVX2_LANES,
     FLAT_COLUMNS,
     CpuTiling,
+    asks_for_input,
     dots_bytes,
     live_vectors,
     one_row,
@@ -164,6 +165,7 @@ def _loop_defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling) ->
     few = device.lanes == AVX2_LANES and not pr.is_integer
     return dict(
         FLAT_TAPS=int(few and 1 < pr.s <= FLAT_COLUMNS and not tiling.skip), AHEAD=int(few),
+        ASK_INPUT=int(asks_for_input(pr, cf, tiling, few)),
         REREAD=reread(pr, device, cf["v"], cf["tk"], cf["th"], cf["tw"]),
     )  # fmt: skip
 

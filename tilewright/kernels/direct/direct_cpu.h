@@ -24,7 +24,8 @@
 // combine): shares of C; X_SHARED (x): whether the input is copied; CS (cs): so many channels at a time.
 // With 16 registers (AVX2): FLAT_TAPS unrolls the taps of a row, since a loop of three costs two cycles a tap; REREAD
 // filter vectors of a tile have no register, each multiply-add reads them; AHEAD asks for the next tile's filter, and
-// for an input in place, before they are needed. What they are follows from the tile.
+// for the next channels, before they are needed. ASK_INPUT: a block asks for its input in place, nchw, as it begins.
+// What they are follows from the tile.
 // WORKERS work-items draw BLOCKS blocks from a counter, so that no core waits while there is work: how a
 // driver deals out its work-groups (PoCL: in runs, unevenly) does not matter.
 
@@ -212,7 +213,7 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             if (atomic_count(&arrived[2 + at.tile]) != SG - 1) return;
             FENCE();  // what others wrote before they arrived is read after
         }
-#if AHEAD && !X_SHARED && !X_NHWC
+#if ASK_INPUT
         if (pass == 0) ask_for_input(x, at, channels);
 #endif
         NO_UNROLL for (int t = 0; t < REGISTER_TILES; t++) {
