@@ -30,6 +30,7 @@ NEAR_BYTES_OF_ONE_TAP = 96 << 10
 MOST_BYTES = 256 << 10  # of it, as it lies on the stack of a thread
 ITEMS_EACH = 4  # items per core, if there are enough rows: with fewer, cores wait for the last one
 RUNS = 8  # runs of items per core, each a block
+WINDOW = 256  # instructions that a core looks ahead: sums of small filters overlap with the next tile's
 # Instructions of a core: per item, vector copied, vector stored.
 ITEM, COPYING, STORING = 150.0, 4.0, 4.0
 
@@ -149,6 +150,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     lines = 1 if taps_stay(pr, th, tw) else th  # that read a tap
     copied = copied_bytes(pr, v, rows, columns)
     copies = copied / (word_bytes(pr) * v)
+    overlaps = min(1.0, taps * tk * th * tw / WINDOW)
     channel_bytes = float(word_bytes(pr) * words(pr) * pr.r * pr.s)  # of a channel's filter
     intensity = 2.0 * taps * vectors / max(1.0, loads)
     return CpuWork(
@@ -159,6 +161,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         vectors=tk * th * tw + tw + 1, width=v * word_registers(pr),
         multiply_adds=vectors * taps * (2 if pr.is_integer else 1) + shuffles,
         filter_loads=tiles * tk * taps * lines, input_loads=loads, turns=round(tiles * pr.cg),
+        chain=tiles * taps * overlaps,
         copying=run * (ITEM + COPYING * copies), storing=STORING * vectors,
         filter_bytes=tiles * tk * channel_bytes, filter_once_bytes=run * pr.kg * channel_bytes,
         filter_tile_bytes=channel_bytes,
