@@ -138,6 +138,19 @@ def test_a_block_asks_for_an_input_that_is_read_in_place_from_memory() -> None:
     assert asks("n1c32h136w256k64r3s3-f32", AVX2, v=8, tw=4) == 1
 
 
+def test_a_tile_asks_for_the_output_that_it_stores_itself() -> None:
+    base = dict(v=16, tk=1, tw=14, th=2, nk=2, nh=1, nw=2, sg=1, x=1, cs=64, combine=0)
+
+    def asks(text: str, device: Device = CORES, **change: int) -> int:
+        problem, config = Problem.parse(text), Config.make("direct", base | change)
+        DIRECT.check(problem, device, config)
+        return dict(DIRECT.blueprint(problem, device, config).defines)["ASK_OUTPUT"]
+
+    text = "n1c64h56w56k64r3s3p1-f32"
+    assert asks(text) == asks(text + "-nhwc") == 1
+    assert asks(text, sg=2, combine=3) == asks(text + "+maxpool2") == asks(text, AVX2, v=8, tw=4) == 0
+
+
 def test_with_few_registers_accumulators_wait_for_one_another() -> None:
     """Tiles of 7 and 12 accumulators took 5.2 and 6.4 cycles a turn; by their longest pipe it is 4 and 6."""
     problem = Problem.parse("n1c64h48w48k96r3s3p1-f32")
