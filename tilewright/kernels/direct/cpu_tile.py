@@ -17,10 +17,11 @@ AVX2_LANES = 8  # of an x86 core with 16 registers
 FLAT_COLUMNS = 7  # widest filter whose taps are unrolled
 LINE = 16  # channels of an nhwc input copied and read together: one cache line
 LINE_BYTES = 64
-# With AVX-512 a block of a 1x1 layer asks for an input in place that is far, in memory and not in a cache,
-# and no larger than this: seven layers with 32 to 172 KB a block took 0 to 17% less time (128 channels of
-# 136x136: 2470 -> 2090 us), two with 344 KB and more 0 to 10% more.
-ASKED_BYTES, FAR_BYTES = 192 << 10, 1 << 20
+FAR_BYTES = 1 << 20  # arrays that are larger come from memory, or from the last cache
+# With AVX-512 a block of a 1x1 layer asks for a far input in place of up to so many bytes: seven layers with
+# 32 to 172 KB a block took 0 to 17% less time (128 channels of 136x136: 2470 -> 2090 us), two with 344 KB and
+# more 0 to 10% more.
+ASKED_BYTES = 192 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
