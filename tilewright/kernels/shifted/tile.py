@@ -16,7 +16,7 @@ BARRIERS = 16  # bytes of a buffer's two
 ALIGNMENT = 1024  # of swizzled rows
 WORDS = 4  # registers of a lane's words of a tap of a product
 MARGIN = 28  # registers besides those and the sums, and 2 for each column of the filter
-APART = 14  # more in tf32, where two pixels are seen apart
+APART = 6  # more in tf32, where two pixels are seen apart
 BANKS = 128  # bytes of a row of all banks
 MOST_RUN = 16  # bytes that a thread stores at once
 
