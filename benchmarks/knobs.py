@@ -6,7 +6,8 @@ often each value won of how often it was tried. The tuner tries what promises mo
 here than they are.
 
 Writes ``benchmarks/knobs.json``, from which ``make_tables.py`` makes the tables of docs/knobs.md, from
-the trials of an H100 as they were at a commit, HEAD if none is given. It needs no GPU, and half a minute.
+the trials of an H100 as they were at a commit, HEAD if none is given; of a family that none are of, from
+those of an H200. It needs no GPU, and half a minute.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tilewright.kernels import FAMILIES  # noqa: E402
 from tilewright.problem import Problem  # noqa: E402
 
 TRIALS = "benchmarks/h100/trials.jsonl.gz"
+OTHERS = "benchmarks/h200/trials.jsonl.gz"
 NEAR, FEWEST = 1.3, 20  # of the family's best on a layer; comparisons that make a row
 
 
@@ -96,10 +98,10 @@ def meanings(device: Device, found: Iterable[Trial]) -> dict[tuple[str, str], tu
     return known
 
 
-def at(commit: str) -> tuple[str, str]:
-    """Return the trials as they were at a commit, and the commit that they had come with."""
-    last = _git("log", "-1", "--format=%h", commit, "--", TRIALS).decode().strip()
-    return gzip.decompress(_git("show", f"{last}:{TRIALS}")).decode(), last
+def at(commit: str, path: str = TRIALS) -> tuple[str, str]:
+    """Return the trials of a file as they were at a commit, and the commit that they had come with."""
+    last = _git("log", "-1", "--format=%h", commit, "--", path).decode().strip()
+    return gzip.decompress(_git("show", f"{last}:{path}")).decode(), last
 
 
 def _git(*words: str) -> bytes:
@@ -110,9 +112,11 @@ def main(commit: str = "HEAD") -> None:
     """Write the figures, a line for each family and parameter."""
     text, last = at(commit)
     device, found = trials(text)
-    told = meanings(device, found)
+    there = {trial.family for trial in found}
+    others = [trial for trial in trials(at(commit, OTHERS)[0])[1] if trial.family not in there]
+    told = meanings(device, found + others)
     lines = []
-    for (family, name), figures in worth(found).items():
+    for (family, name), figures in worth(found + others).items():
         meaning, names = told.get((family, name), ("", {}))
         for one in figures["values"]:
             one |= {"name": names[one["value"]]} if one["value"] in names else {}

@@ -63,3 +63,20 @@ def test_channels_of_a_part_of_the_widest_vector_are_stored(layout: str, cpu: Ru
     v = min(16, cpu.device.lanes)
     problem = Problem.parse(f"n1c6h5w{v + 3}k{2 * v + 5}r3s3p1-f32{layout}+bias+add+silu")
     verified(cpu, problem, Config.make("direct", BASE | dict(v=v, tk=1, th=1, nk=1, tw=v + 1, cs=6)))
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    (
+        ("n1c3h211w213k13r3s3p1-f32+bias", dict()),
+        ("n1c3h211w213k13r3s3p1-f32-nhwc", dict()),
+        ("n1c2h211w213k29r1s1-f16-nhwc2nchw+relu", PIXELS),
+        ("n1c16h211w213k13r1s1-f32", PIXELS | dict(x=0)),
+    ),
+)
+def test_tiles_of_a_large_output_are_asked_for(text: str, change: dict[str, int], cpu: Runtime) -> None:
+    problem = Problem.parse(text)
+    plan = verified(cpu, problem, Config.make("direct", BASE | dict(cs=problem.cg) | change))
+    defines, wide = dict(plan.blueprint.defines), cpu.device.lanes >= 16
+    assert defines["ASK_OUTPUT"] == wide
+    assert defines["ASK_INPUT"] == ("x" in change and (wide or cpu.device.lanes == 8))

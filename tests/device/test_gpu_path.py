@@ -241,11 +241,11 @@ def _chosen(name: str, device: Device) -> dict[str, list[Config]]:
         space, pool = Space(family_of(name), problem, device), problem.epilogue.pool is not None
         for config in (space.sample(rng) for _ in range(SAMPLES)):
             ways.setdefault(config.values.get("combine", 0), []).append(config)
-        shown = {c: pairs([*facts(problem), *c.items]) for way in ways.values() for c in way}
-        found[text] = []
+        about, found[text] = facts(problem), []
         turn = sorted(ways, key=lambda way: taken[way, pool]) * COUNT
         for way in turn[: 1 if len(texts) >= MANY and not pool else COUNT]:
-            found[text].append(max(ways[way], key=lambda config: len(shown[config] - seen)))
+            shown = {config: pairs([*about, *config.items]) for config in ways[way]}
+            found[text].append(max(shown, key=lambda config: len(shown[config] - seen)))
             taken[way, pool] += 1
             seen |= shown[found[text][-1]]
     return {text: [*dict.fromkeys(configs)] for text, configs in found.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from here import agrees
+from here import agrees, verified
 
 import tilewright as tw
 from tilewright.errors import ConfigError
@@ -99,6 +99,35 @@ def test_large_filters(text: str, change: dict[str, int], cpu: Runtime) -> None:
     GROUPED.check(problem, cpu.device, config)
     assert rolled(problem, cpu.device, config["v"], config["th"], config["tw"])
     agrees(Plan.make(cpu, problem, config))
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "loop"),
+    (
+        ("n2c3h7w7k3r13s13p6g3-f32+bias", dict(th=7), 0),
+        ("n1c2h9w11k4r7s7p3g2-f32+relu", dict(th=4, tw=2), 0),  # two outputs a group
+        ("n1c6h5w13k6r5s5p4u2g3-f32", dict(th=3, tw=2), 0),  # the first output is of padding alone
+        ("n1c3h9w12k6r5s5p4d2-f16+bias", dict(th=2), 0),  # several outputs of one group at once
+        ("n1c4h7w9k4r9s9p4g4-i8+relu", dict(th=7), 0),
+        ("n1c2h8w9k2r7s5p3x2g2-f64", dict(th=4, tw=2), 0),
+        ("n1c2h12w40k2r31s31p15g2-f32", dict(th=4), 1),
+        ("n1c2h5w44k2r31s41p15x20g2-f32+bias", dict(th=1), 1),
+        ("n1c2h20w34k2r31s41p30x20d2x1g2-f32", dict(v=8), 1),
+    ),
+)
+def test_lines_outside_the_image_are_skipped(
+    text: str, change: dict[str, int], loop: int, cpu: Runtime
+) -> None:
+    problem, config = Problem.parse(text), Config.make("grouped", BASE | change)
+    GROUPED.check(problem, cpu.device, config)
+    defines = dict(verified(cpu, problem, config).blueprint.defines)
+    assert (defines["SKIP_LINES"], defines["ROLLED"]) == (1, loop)
+
+
+@pytest.mark.parametrize("text", ("n1c2h56w56k2r3s3p1g2-f32", "n1c2h20w20k2r7s7g2-f32"))
+def test_few_lines_outside_the_image_are_zeros(text: str, cpu: Runtime) -> None:
+    problem, config = Problem.parse(text), Config.make("grouped", BASE)
+    assert dict(verified(cpu, problem, config).blueprint.defines)["SKIP_LINES"] == 0
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,9 @@ def test_pairs_of_pixels_and_pieces_of_channels() -> None:
         ("n1c64h8w7k64r3s3p1-f16", "an even number"),
         ("n1c64h8w320k64r3s3p1-f16", "256 pixels"),
         ("n1c64h32w32k64r17s1p8x0-f16", "15 at most"),
-        ("n1c64h56w56k64r3s3p1-f32", "not f32"),
+        ("n1c3h224w224k768r14s14u14-f16", "no room"),
+        ("n1c64h56w56k64r3s3p1-f32", "not f32, strict"),
+        ("n1c64h56w56k64r3s3p1-accurate", "not f32, strict or accurate"),
         ("n1c64h56w56k64r3s3p1-i8", "not i8"),
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the cluster, compiled: to do so took two thirds of each program's time."""
     if shutil.which(COMPILE[0]) is None:
         pytest.skip("no C++ compiler here")
-    folder = tmp_path_factory.mktemp("library")
+    return _compiled(tmp_path_factory.getbasetemp() / "async_host")
+
+
+@lru_cache(maxsize=1)  # each module that imports the fixture has one of its own
+def _compiled(folder: Path) -> Path:
+    folder.mkdir()
     for name in ("async_host.h", "async_host.cpp"):
         shutil.copy(HERE / name, folder)
     for made in ("-xc++-header async_host.h -o async_host.h.gch", "-c async_host.cpp"):

@@ -264,7 +264,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "out read-only": (conv(out=frozen()), ArrayError, "out: is read-only"),
     "out over x": (lying_over_x, ArrayError, "out: overlaps x in memory"),
     "out is x": (lambda: tw.conv2d(X, some(4, 4, 1, 1), out=X), ArrayError, "out: overlaps x"),
-    "out list": (conv(out=[]), ArrayError, "out: a list was given"),
+    "out list": (conv(out=[]), ArrayError, "out: a list was given; must be an array: leave it out, or give"),
     "out byte order": (conv(out=np.empty(OUT, ">f4")), ArrayError, f"out: dtype >f4 .* given; {ANEW}"),
     "out masked": (conv(out=np.ma.zeros(OUT, F)), ArrayError, f"out: a masked array was given; {ANEW}"),
     "out integers": (conv(out=np.empty(OUT, int)), ArrayError, f"out: dtype int64 .*float32.*: {ANEW}"),

@@ -199,9 +199,9 @@ def test_the_document_is_what_the_reports_read() -> None:
 
 
 def test_tuning_is_told_and_may_fail() -> None:
-    assert row_of(tune=lambda problem: 1.25).ours.tune_s == 1.25
+    assert row_of(tune=lambda layer: 1.25).ours.tune_s == 1.25
 
-    def refuses(problem: Problem) -> float:
+    def refuses(layer: Layer) -> float:
         raise ProblemError("no family takes it")
 
     row = row_of(tune=refuses)

@@ -120,7 +120,7 @@ def test_configs_lists_the_names_that_fit_a_layer(capsys: pytest.CaptureFixture[
     ],
 )
 def test_a_named_config_runs_and_is_explained(
-    layer: str, name: str, cpu: Runtime, capsys: pytest.CaptureFixture[str]
+    layer: str, name: str, hasty: Runtime, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = ["--device", "cpu", "--config", name, "--json", "-"]
     assert main(["run", layer, *given]) == 0
@@ -273,7 +273,7 @@ def test_json_goes_to_a_file_beside_the_table(tmp_path: Path, capsys: pytest.Cap
     ],
 )
 def test_run_takes_every_dtype_and_epilogue(
-    text: str, cpu: Runtime, capsys: pytest.CaptureFixture[str]
+    text: str, hasty: Runtime, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layer = f"n1c4h7w6k5r3s3p1{text}"
     assert main(["run", layer, "--device", "cpu", "--config", "reference:v=1", "--json", "-"]) == 0
@@ -304,7 +304,7 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
 
 def test_one_layer_may_have_another_batch(
-    cpu: Runtime, own_cache: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    hasty: Runtime, own_cache: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layer, at_3 = "n1c4h7w6k5r3s3p1-f32", "n3c4h7w6k5r3s3p1-f32"
     for command in ("run", "explain", "profile"):
@@ -317,7 +317,7 @@ def test_one_layer_may_have_another_batch(
 
 @pytest.mark.parametrize("family", ["direct", "winograd4"])
 def test_a_layer_may_be_run_and_explained_by_one_family(
-    family: str, cpu: Runtime, capsys: pytest.CaptureFixture[str]
+    family: str, hasty: Runtime, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layer = "n1c16h12w11k16r3s3p1-f32"
     for command in ("run", "explain"):
@@ -358,7 +358,7 @@ def test_the_runner_up_is_of_the_families_that_were_asked_for(
 
 
 def test_what_was_imported_was_not_measured_here(
-    cpu: Runtime, own_cache: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    hasty: Runtime, own_cache: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layer, file = "n1c16h12w11k16r3s3p1-f32", tmp_path / "winners.json"
     assert main(["tune", layer, "--device", "cpu", "--budget", "1trials"]) == 0

@@ -14,12 +14,14 @@ import pytest
 
 from tilewright.bench.bench import Bench
 from tilewright.cli import main, opened
+from tilewright.cli.session import TuningSession
 from tilewright.cli.stopping import Terminated
 from tilewright.device import for_architecture
 from tilewright.dispatch import once
 from tilewright.errors import ProblemError
 from tilewright.kernels import family_of
 from tilewright.problem import Problem
+from tilewright.problem.shapes import Layer
 from tilewright.record import Check, Measurement, Record
 from tilewright.search.space import sample
 from tilewright.store import Store
@@ -111,6 +113,14 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     assert stand_in.asked == [A, B]
     assert main(["tune", A, "--again"]) == 0
     assert stand_in.asked == [A, B, A]
+
+
+def test_a_layer_that_bench_tunes_is_told_by_its_name(stand_in: Tuner) -> None:
+    told: list[str] = []
+    bar: Any = SimpleNamespace(now=lambda text, share: told.append(text))
+    session = TuningSession(opened.open_device(None), Store(), bar, TuneOptions())
+    assert session.tune_s(Layer("R0", Problem.parse(A))) == 1.5
+    assert told == ["R0: 1 tried, best 12.5 us", "R0: comparing 1 finalist"]
 
 
 def test_a_winner_of_a_busy_machine_is_told(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:

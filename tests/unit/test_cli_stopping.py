@@ -32,27 +32,42 @@ sys.exit(main(["explain", "R12"]))
 """
 
 
-def stop(number: signal.Signals, work: str, ends: bool = False) -> tuple[int, str]:
-    """Start a command, send a signal, and return its exit status and what it said."""
-    code = CODE.format(work=work, ends=ends)
-    child = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def start(work: str, ends: bool) -> subprocess.Popen[str]:
+    """Start a command that works and, if it ``ends``, says what there is."""
+    command, pipe = [sys.executable, "-c", CODE.format(work=work, ends=ends)], subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+
+
+def stopped(number: signal.Signals, **works: tuple[str, bool]) -> dict[str, tuple[int, str]]:
+    """Start commands, send each a signal, and return their exit statuses and what they said, by name.
+
+    All at once: who does not hear is waited for some seconds.
+    """
+    children = dict[str, subprocess.Popen[str]]()
     try:
-        assert child.stdout is not None and child.stdout.readline() == "ready\n"
-        time.sleep(0.5)  # until it is at work
-        child.send_signal(number)
-        out, err = child.communicate(timeout=30)
+        for name, work in works.items():
+            children[name] = start(*work)
+        for child in children.values():
+            assert child.stdout is not None and child.stdout.readline() == "ready\n"
+        time.sleep(0.5)  # until they are at work
+        for child in children.values():
+            child.send_signal(number)
+        said = {name: child.communicate(timeout=60) for name, child in children.items()}
     finally:
-        child.kill()
-    assert out == ""
-    return child.returncode, err
+        for child in children.values():
+            child.kill()
+    assert all(out == "" for out, _ in said.values())
+    return {name: (children[name].returncode, err) for name, (_, err) in said.items()}
 
 
-@pytest.mark.parametrize("work", [ASLEEP, DEAF, LOSES], ids=["asleep", "deaf", "loses"])
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_is_one_line_and_a_status(number: signal.Signals, status: int, work: str) -> None:
-    assert stop(number, work) == (status, f"stopped before the end; {KEPT}\n")
+def test_a_signal_is_one_line_and_a_status(number: signal.Signals, status: int) -> None:
+    """What there is at the end is shown, too, where Python cannot be interrupted."""
+    line, ends = (status, f"stopped before the end; {KEPT}\n"), (status, "2 of 3 layers\n")
+    found = stopped(
+        number, asleep=(ASLEEP, False), deaf=(DEAF, False), loses=(LOSES, False), ends=(DEAF, True)
+    )
+    assert found == dict(asleep=line, deaf=line, loses=line, ends=ends)
 
 
 def test_a_signal_while_it_imports_is_quiet(tmp_path: Path) -> None:
@@ -61,7 +76,3 @@ def test_a_signal_while_it_imports_is_quiet(tmp_path: Path) -> None:
     command, env = [sys.executable, "-m", "tilewright", "doctor"], os.environ | {"PYTHONPATH": paths}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
-
-
-def test_what_there_is_is_shown_where_python_cannot_be_interrupted() -> None:
-    assert stop(signal.SIGTERM, DEAF, ends=True) == (143, "2 of 3 layers\n")

@@ -120,6 +120,38 @@ def test_with_few_registers_a_filter_vector_may_have_none() -> None:
     assert loads(7) == 1 + 7 and loads(6) == 2
 
 
+def test_a_block_asks_for_an_input_that_is_read_in_place_from_memory() -> None:
+    base = dict(v=16, tk=1, tw=16, th=1, nk=2, nh=1, nw=16, sg=1, x=0, combine=0)
+
+    def asks(text: str, device: Device = CORES, **change: int) -> int:
+        problem = Problem.parse(text)
+        config = Config.make("direct", base | dict(cs=problem.c) | change)
+        DIRECT.check(problem, device, config)
+        return dict(DIRECT.blueprint(problem, device, config).defines)["ASK_INPUT"]
+
+    far = "n1c128h136w136k64r1s1-f32"
+    assert asks(far) == 1
+    assert asks(far, x=1) == asks(far + "-nhwc") == 0
+    assert asks("n1c512h68w68k64r1s1-f32") == 0  # a block's input would fill half of the cache
+    assert asks("n1c128h28w28k64r1s1-f32") == 0  # near
+    assert asks("n1c32h136w256k64r3s3-f32") == 0
+    assert asks("n1c32h136w256k64r3s3-f32", AVX2, v=8, tw=4) == 1
+
+
+def test_a_tile_asks_for_the_output_that_it_stores_itself() -> None:
+    base = dict(v=16, tk=1, tw=14, th=2, nk=2, nh=1, nw=2, sg=1, x=1, cs=64, combine=0)
+
+    def asks(text: str, device: Device = CORES, **change: int) -> int:
+        problem, config = Problem.parse(text), Config.make("direct", base | change)
+        DIRECT.check(problem, device, config)
+        return dict(DIRECT.blueprint(problem, device, config).defines)["ASK_OUTPUT"]
+
+    text = "n4c64h56w56k64r3s3p1-f32"
+    assert asks(text) == asks(text + "-nhwc") == 1
+    assert asks("n1c64h56w56k64r3s3p1-f32") == 0  # near
+    assert asks(text, sg=2, combine=3) == asks(text + "+maxpool2") == asks(text, AVX2, v=8, tw=4) == 0
+
+
 def test_with_few_registers_accumulators_wait_for_one_another() -> None:
     """Tiles of 7 and 12 accumulators took 5.2 and 6.4 cycles a turn; by their longest pipe it is 4 and 6."""
     problem = Problem.parse("n1c64h48w48k96r3s3p1-f32")

@@ -78,6 +78,28 @@ def test_steps_of_the_textbook_take_about_as_long_as_measured(text: str, config:
     assert us / 3 < found < us * 3
 
 
+@pytest.mark.parametrize(
+    ("v", "th", "tw", "us"),
+    [  # as measured on two cores of a Zen 4
+        (8, 1, 1, 27413.0), (16, 1, 1, 19250.0), (8, 2, 2, 8213.0), (8, 4, 1, 7349.0), (16, 2, 2, 5609.0),
+        (8, 2, 7, 4589.0),
+    ],
+)  # fmt: skip
+def test_sums_of_a_large_filter_wait_for_one_another(v: int, th: int, tw: int, us: float) -> None:
+    problem = Problem.parse("n1c128h56w56k128r31s31p15g128-f32")
+    cores = replace(CORES, units=2, clock_ghz=2.6, rates=replace(CORES.rates, f32_tflops=0.236))
+    config = Config.make("grouped", dict(v=v, th=th, tw=tw, threads=1, mb=1, combine=0))
+    found = model.estimate(family_of("grouped"), problem, cores, config)
+    assert found.total_us == pytest.approx(us, rel=0.25)
+
+
+def test_sums_of_a_small_filter_overlap_with_the_next_tiles() -> None:
+    problem = Problem.parse("n1c32h112w112k32r3s3p1g32-f32")
+    config = Config.make("grouped", dict(v=16, th=1, tw=1, threads=1, mb=1, combine=0))
+    facts = model.estimate(family_of("grouped"), problem, CORES, config).facts
+    assert facts["latency_us"] < facts["issue_slots_us"]
+
+
 def _choice(text: str, device: Device) -> str:
     """The family of the model's choice."""
     problem = Problem.parse(text)

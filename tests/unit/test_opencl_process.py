@@ -45,6 +45,20 @@ def run(code: str, tmp_path: Path, cache: str = "cache", used: str = USED, **mor
     assert done.returncode == 0, done.stderr
 
 
+@pytest.fixture(scope="module")
+def cache_of_used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache of a process that computed a layer."""
+    folder = tmp_path_factory.mktemp("used")
+    run("", folder)
+    return folder / "cache"
+
+
+@pytest.fixture
+def used_before(cache_of_used: Path, tmp_path: Path) -> None:
+    """The layer was computed before: what is compiled for it takes most of a process's time."""
+    shutil.copytree(cache_of_used, tmp_path / "cache")
+
+
 def test_the_cache_may_be_cleared_meanwhile(tmp_path: Path) -> None:
     run(
         """
@@ -153,10 +167,10 @@ assert cache_folder.scratch().stat().st_mode & 0o777 == 0o700
     )
 
 
+@pytest.mark.usefixtures("used_before")
 @pytest.mark.parametrize(("kind", "nbytes"), [("bc", 0), ("bc", 1000), ("so", 0), ("so", 1000), ("so", 9000)])
 def test_what_pocl_keeps_may_be_cut_short(kind: str, nbytes: int, tmp_path: Path) -> None:
     """Its programs lack their kernels then, or libraries cannot be loaded; they are made again."""
-    run("", tmp_path)
     files = list((tmp_path / "cache" / "pocl").rglob(f"*.{kind}"))
     assert files and all(path.stat().st_size > nbytes for path in files)
     for path in files:
@@ -294,6 +308,7 @@ def test_ctrl_c_while_pocl_links_is_an_interrupt(tmp_path: Path) -> None:
     assert said.endswith("KeyboardInterrupt\n")
 
 
+@pytest.mark.usefixtures("used_before")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_is_refused_and_does_not_hang(tmp_path: Path) -> None:
     run(
@@ -323,6 +338,7 @@ os._exit(0)
     )
 
 
+@pytest.mark.usefixtures("used_before")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_plan_handed_to_a_forked_pool_is_refused_where_it_is_used(tmp_path: Path) -> None:
     """A worker that cannot unpickle its task ends, and the pool starts another, for ever."""
@@ -349,6 +365,7 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
     )
 
 
+@pytest.mark.usefixtures("used_before")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_forked_during_a_call_of_another_thread_is_refused_too(tmp_path: Path) -> None:
     """That thread holds the plan's lock, and no thread of the child ever gives it back."""
@@ -432,12 +449,14 @@ time.sleep(0.5)
 """
 
 
+@pytest.mark.usefixtures("used_before")
 @pytest.mark.parametrize("what", ["conv(1)", "plan(x, packed)", "plan.pack(w)", "call()"])
 def test_a_daemon_thread_may_compute_when_the_process_ends(tmp_path: Path, what: str) -> None:
     """A driver call that returned after that would abort the process."""
     run(COMPUTES.replace("WHAT", what), tmp_path)
 
 
+@pytest.mark.usefixtures("used_before")
 def test_what_runs_at_the_end_still_computes(tmp_path: Path) -> None:
     """Though other threads may not any more."""
     run(
@@ -457,6 +476,7 @@ atexit.register(ending._wait_for_others)
     )
 
 
+@pytest.mark.usefixtures("used_before")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_ends_at_once_though_a_thread_computes(tmp_path: Path) -> None:
     """That thread is in the parent only."""

@@ -173,8 +173,9 @@ def test_errors_of_any_size_are_read_back() -> None:
 
 
 def test_markdown_escapes() -> None:
-    text = markdown(Table("", ("a", "b"), (("x|y", "<b>"),), ("n<1",)))
+    text = markdown(Table("", ("a", "b"), (("x|y", "<b>"), ("unrolled, __restrict__", "")), ("n<1",)))
     assert "x\\|y" in text
+    assert "unrolled, \\_\\_restrict\\_\\_" in text, "no bold restrict"
     assert "<b>" not in text
     assert "&lt;1" in text
 

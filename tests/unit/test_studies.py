@@ -20,6 +20,7 @@ from tilewright.floor import floor_us
 from tilewright.kernels import family_of
 from tilewright.kernels.named import find
 from tilewright.problem import Problem
+from tilewright.profiling.figures import Figure, KernelProfile, Profile
 from tilewright.record import Check, Measurement
 from tilewright.report.study import bars, cell, duration, part_table, study_markdown
 from tilewright.report.table import BEATS_NOTE, NOISY_NOTE
@@ -27,6 +28,7 @@ from tilewright.runtime.base import Runtime
 from tilewright.search.space import Space
 from tilewright.store import Store
 from tilewright.studies import steps, study_run
+from tilewright.studies.breakdown import OURS, beside
 from tilewright.studies.document import document as document_of
 from tilewright.studies.document import load, parse
 from tilewright.studies.lab import Entry, Lab, pinned
@@ -115,7 +117,37 @@ def test_a_published_table_beside_a_quick_run_is_marked(runtime: Runtime) -> Non
     part = study_run.study("diannao", quick=True).parts[6]
     assert isinstance(part, Breakdown) and part.table
     *_, found = study_run.run_part(replace(part, layers=(SMALL,), steps=part.steps[:1]), lab(runtime))
-    assert [column.title for column in found.columns] == ["activity", "8x8", "published at full size"]
+    assert [column.title for column in found.columns] == ["activity", "8x8", "8x8: published at full size"]
+
+
+def test_steps_without_figures_are_noted_by_reason() -> None:
+    part = study_run.study("diannao", quick=True).parts[6]
+    assert isinstance(part, Breakdown) and part.note
+    found = {("A", "8x8"): {"kernel": 1.0}, ("A", "16x16"): "no room", ("A", "32x32"): "no room"}
+    notes = part_table(beside(part, {**found, ("A", "32x32 f16"): "no f16"}, OURS, quick=True)).notes
+    assert notes == (part.note, "no figures for 16x16; 32x32: no room", "no figures for 32x32 f16: no f16")
+    alone = part_table(beside(part, {}, OURS, quick=True)).notes
+    assert alone == ("left out of a quick run: these are the source's figures alone",)
+
+
+def test_names_with_commas_are_told_apart() -> None:
+    rows: tuple[dict[str, Value], ...] = tuple(
+        {"layer": "L", "step": step, "reason": "no peer"} for step in ("cuDNN, GEMM only", "cuDNN")
+    )
+    part = PartResult("t", "ladder", "", (Column("layer", "layer"), Column("step", "step")), rows)
+    assert part_table(part).notes == ("no time for L cuDNN, GEMM only; L cuDNN: no peer",)
+
+
+def test_a_large_counter_has_no_exponent(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = Figure("f32 operations", 3702587392), Figure("time", 12.345678, "us"), Figure("tile", 17344)
+    profiled = Profile("model", "", (KernelProfile("k", figures, "the memory"),))
+    monkeypatch.setattr("tilewright.studies.counters.profile", lambda plan: profiled)
+    whole = study_run.study("diannao", quick=True).parts[10]
+    assert isinstance(whole, Counters)
+    part = replace(whole, layers=(SMALL,), steps=(Step("8x8", config=NAIVE),))
+    *_, found = study_run.run_part(part, lab(runtime))
+    texts = [row["8x8"] for row in found.rows if row.get("8x8")]
+    assert texts == ["3702587392 (model)", "12.35 us (model)", "17344 (model)", "the memory"]
 
 
 @pytest.mark.parametrize("name", study_run.NAMES)
@@ -140,6 +172,13 @@ def test_published_tables(path: Path) -> None:
         for step in found.steps:
             parts = [time_us(found.rows[row][step]) or 0 for row in ("kernel", "memcpy HtoD", "memcpy DtoH")]
             assert sum(parts) == pytest.approx(time_us(found.rows["GPU sum"][step]), rel=2e-3)
+
+
+def test_a_block_of_one_thread_is_told_as_one() -> None:
+    part = study_run.study("diannao").parts[2]
+    assert isinstance(part, Steps)
+    said = [step.what.partition(", input")[0] for step in part.steps]
+    assert said[:2] == ["1 thread", "32 threads"] and said[-1] == "1,024 threads"
 
 
 def test_held_parameters() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import sys
@@ -156,6 +157,23 @@ def test_a_killed_study_loses_the_layer_under_way_alone(
     with pytest.raises(SystemError):
         main(["study", "lenet", "--quick", "--device", "cpu", "--json", str(file)])
     assert [part.left for part in load(file).parts] == [(), ("B",)]
+
+
+def test_a_full_disk_ends_no_study(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = tmp_path / "out.json"
+    monkeypatch.setattr("tilewright.cli.outputs.atomic_write", full)
+    assert run(monkeypatch, "--json", str(file)) == 2
+    shown, said = capsys.readouterr(), f"--json {file}: No space left on device"
+    for words in ("1. steps\n", "2. search\n", "3. memory\n", "A study ("):
+        assert words in shown.out
+    lines = shown.err.splitlines()
+    assert lines.count(said) == 5  # after each layer of two parts, and the third part
+    assert lines[-1] == f"error: {said}" and not file.exists()
 
 
 @pytest.mark.parametrize("file", [SAMPLE, *COMMITTED], ids=lambda file: file.stem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from test_direct_cpu import AVX2, CORES
@@ -10,7 +11,7 @@ from test_direct_cpu import AVX2, CORES
 from tilewright.device import Device, for_architecture
 from tilewright.kernels import family_of
 from tilewright.problem import Problem
-from tilewright.search import model
+from tilewright.search import model, ranking
 from tilewright.search.space import space
 
 FAMILY, DIRECT, H100 = family_of("winograd4"), family_of("direct"), for_architecture("sm_90")
@@ -59,6 +60,21 @@ def test_the_model_ranks_it_as_measured() -> None:
     many, few = Problem.parse("n1c256h34w34k512r3s3p1-f32"), Problem.parse("n1c512h7w7k512r3s3p1-f32")
     assert _best_us("winograd4", many) < 0.6 * _best_us("direct", many)
     assert _best_us("winograd4", few) > _best_us("direct", few)  # 36/9 of the filter's bytes, for 4 tiles
+
+
+@pytest.mark.parametrize(
+    ("text", "best"),
+    [  # as measured on two cores of a Zen 4
+        ("n4c32h64w64k32r3s3p1-f32-nhwc", "direct"), ("n1c64h40w40k64r3s3p4d4-f32", "direct"),
+        ("n1c256h32w32k256r3s3p6d6-f32", "winograd4"), ("n1c64h56w56k64r3s3p1-f32", "winograd4"),
+        ("n8c256h14w14k256r3s3p1-f32", "winograd4"), ("n1c256h34w34k512r3s3p1-f32", "winograd4"),
+    ],
+)  # fmt: skip
+def test_few_channels_pay_for_the_transforms(text: str, best: str) -> None:
+    rates = replace(CORES.rates, f32_tflops=0.236, read_gbs=58.0)
+    problem, cores = Problem.parse(text), replace(CORES, units=2, clock_ghz=2.6, rates=rates)
+    us = {kind.name: ranking.rank(problem, cores, kind, 1)[0][1] for kind in (FAMILY, DIRECT)}
+    assert min(us, key=lambda name: us[name]) == best
 
 
 @pytest.mark.parametrize(

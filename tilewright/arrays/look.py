@@ -37,7 +37,7 @@ def look(name: str, array: Array) -> ArrayView:
         raise ArrayError(
             f"{name}: a {what} was given; pass torch.from_dlpack({name}) or cupy.from_dlpack({name}): no copy"
         )
-    must = f"must be an array, e.g. np.asarray({name}, np.float32)"
+    must = f"must be an array: {_instead(name, f'np.asarray({name}, np.float32)', 'e.g.')}"
     raise ArrayError(f"{name}: {a_kind(array)} was given; {must}")
 
 

@@ -42,7 +42,7 @@ class Bench:
         runtime: the device.
         peers: the peers to compare with; all are for this kind of device.
         store: where winners are kept.
-        tune: tunes a problem before it is measured and returns the seconds taken; None: no tuning.
+        tune: tunes a layer before it is measured and returns the seconds taken; None: no tuning.
         deterministic: whether our kernels must give the same bits each time.
         families: names of our families to choose from; empty: all.
         seed: of the inputs.
@@ -53,7 +53,7 @@ class Bench:
     runtime: Runtime
     peers: Sequence[Peer] = ()
     store: Store | None = None
-    tune: Callable[[Problem], float] | None = None
+    tune: Callable[[Layer], float] | None = None
     deterministic: bool = False
     families: tuple[str, ...] = ()
     seed: int = 0
@@ -74,7 +74,7 @@ class Bench:
         problem = layer.problem
         inputs = normal_inputs(problem, self.seed)
         self.progress(f"{layer.name}: tuning", 0.0)
-        tune_s, untuned = self._tune(problem)
+        tune_s, untuned = self._tune(layer)
         self.progress(f"{layer.name}: peers", 0.6)
         truth = true_answer(self.runtime, problem, inputs)
         setting = self.setting
@@ -111,10 +111,10 @@ class Bench:
                         entered.lose(failed)
         return {}
 
-    def _tune(self, problem: Problem) -> tuple[float, str]:
+    def _tune(self, layer: Layer) -> tuple[float, str]:
         """Tune; return the seconds it took, and why it failed, if it did."""
         try:
-            return (self.tune(problem) if self.tune else 0.0), ""
+            return (self.tune(layer) if self.tune else 0.0), ""
         except TilewrightError as error:
             return 0.0, f"not tuned: {error}"
 

@@ -150,10 +150,8 @@ class _BenchRun:
             said = "kept from the file"
             if layer in self.left:
                 said = self.measure(layer)
-                try:
-                    outputs.keep(self.document(), json_file)
-                except options.OptionError as error:  # the disk may have room again at the end
-                    said += f"; {error}"
+                if lost := outputs.keep(self.document(), json_file):
+                    said += f"; {lost}"
             progress.finished(f"{layer.name}: {said}")
 
     def measure(self, layer: Layer) -> str:

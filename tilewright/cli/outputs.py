@@ -103,10 +103,17 @@ def alone(json_file: Path | None) -> Iterator[None]:
         yield
 
 
-def keep(document: Any, json_file: Path | None) -> None:
-    """Write the results so far to the file of --json: a crash or a kill loses only the current layer."""
+def keep(document: Any, json_file: Path | None) -> str:
+    """Write the results so far to the file of --json: a crash or a kill loses only the current layer.
+
+    Returns why it cannot be written, or nothing: the work goes on, since the disk may have room at its end.
+    """
     if json_file is not None and is_replaceable(json_file):
-        write(json_file, as_json(document), "--json")
+        try:
+            write(json_file, as_json(document), "--json")
+        except OptionError as error:
+            return str(error)
+    return ""
 
 
 def as_json(document: Any) -> str:

@@ -14,6 +14,7 @@ from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
+    from tilewright.problem.shapes import Layer
     from tilewright.runtime.base import Runtime
     from tilewright.store import Store
     from tilewright.tuning.events import Event, TuneResult
@@ -92,9 +93,9 @@ class TuningSession:
         us = time_text(best.measurement.cold_us)
         return f"{said}; the layer's winner is another search's: {best.family}, {us} us"
 
-    def tune_s(self, problem: Problem) -> float:
+    def tune_s(self, layer: Layer) -> float:
         """Make sure that the store has a winner; return the seconds of tuning."""
-        return self.winner(problem, str(problem))[0].seconds
+        return self.winner(layer.problem, layer.name)[0].seconds
 
     def _tell(self, event: Event, name: str) -> None:
         from tilewright.tuning.events import Comparing, Tried

@@ -104,10 +104,11 @@ def study(
 
         report = partial(_report, so_far, lab, files, quiet)
         with children, stopping.until_stopped(report) as stop:
-            for done in so_far.taken_over:
+            for done in so_far.done:
                 _print(done, so_far, quiet)
             for grown in so_far.run(lab):
-                outputs.keep(document_of(so_far.result(lab)), json_file)
+                if lost := outputs.keep(document_of(so_far.result(lab)), json_file):
+                    remark(lost)
                 if not grown.left:
                     _print(grown, so_far, quiet)
         report()
@@ -157,7 +158,7 @@ def _lab(
 
 
 def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -> None:
-    """Write the results of a study so far to the requested files."""
+    """Write the results of a study so far to the requested files, and print what they are of in any case."""
     from tilewright.report.gather import html, of_document
     from tilewright.report.ladder import LADDERS
     from tilewright.report.plot_study import draw_study
@@ -168,11 +169,13 @@ def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -
     texts = {"--json": outputs.as_json(document), "--markdown": study_markdown(result)}
     if files["--html"] is not None:
         texts["--html"] = html(result.title, [of_document(result.name, document)])
-    outputs.write_all(files, texts)
-    if (plot := files["--plot"]) is not None and any(part.chart in LADDERS for part in result.parts):
-        draw_study(result, plot)
-    elif plot is not None:
-        remark("no plot: no part that has a ladder is done")
-    if not quiet:
-        print(printable(heading(result)))
+    try:
+        outputs.write_all(files, texts)
+        if (plot := files["--plot"]) is not None and any(part.chart in LADDERS for part in result.parts):
+            draw_study(result, plot)
+        elif plot is not None:
+            remark("no plot: no part that has a ladder is done")
+    finally:
+        if not quiet:
+            print(printable(heading(result)))
     wrote(*files.values())

@@ -104,6 +104,7 @@ class CpuWork(Counts):
         filter_loads: loads of the filter in the inner loop.
         input_loads: loads of the input in the inner loop.
         turns: iterations of the inner loop: how often each accumulator is added to.
+        chain: multiply-adds of which each waits for the one before, where an iteration has several of them.
         copying: instructions that copy or convert the input before it is multiplied.
         storing: instructions from accumulators to memory.
         filter_bytes: bytes of the filter that the inner loop reads, from whichever cache.
@@ -129,6 +130,7 @@ class CpuWork(Counts):
     filter_tile_bytes: float
     input_bytes: float
     input_tile_bytes: int
+    chain: float = 0.0
     place_bytes: float = 0.0
     place_turns: int = 1
 

@@ -65,7 +65,7 @@ def _named(row: Mapping[str, Value], width: int) -> str:
 
 def notes(part: PartResult) -> list[str]:
     """Return the notes: the part's own, and why steps have no time."""
-    found = [part.note] if part.note else []
+    found = part.note.splitlines()
     found += [NOISY_NOTE] if any(map(_noisy, part.rows)) else []
     found += [BEATS_NOTE] if any(map(_beats_floor, part.rows)) else []
     found += [f"not measured yet: {_some(list(part.left))}"] if part.left else []
@@ -90,9 +90,9 @@ def _beats_floor(row: Mapping[str, Value]) -> bool:
 
 
 def _some(names: list[str]) -> str:
-    """Name a few of many."""
+    """Name a few of many; names may have commas in them."""
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+    return "; ".join(names[:_MOST_NAMED]) + more
 
 
 def cell(column: Column, value: Value) -> str:

@@ -29,6 +29,7 @@ from tilewright.studies.study import (
 )
 
 RUNS = 3
+LEFT_OUT = "left out of a quick run"
 HOST = ("allocate", "copy to device", "pack filter", "launch", "synchronize", "copy to host", "free")
 
 # Our names for the rows of a source's profiler tables.
@@ -88,7 +89,7 @@ def run_breakdown(part: Breakdown, lab: Lab) -> PartResult:
         Column("published", "published: whole, and parts"),
     )  # fmt: skip
     used = tuple(c for c in columns if any(row.get(c.key) not in (None, "") for row in rows))
-    return PartResult(part.title, "activities", part.note if rows else "left out of a quick run", used, rows)
+    return PartResult(part.title, "activities", part.note if rows else LEFT_OUT, used, rows)
 
 
 def _of(entry: Entry, lab: Lab) -> dict[str, float]:
@@ -111,11 +112,13 @@ def beside(
 ) -> PartResult:  # fmt: skip
     """Put a published table, one column per step, beside our figures of the same rows.
 
-    Rows that only we have are at the end; a step that could not run has a reason.
+    Rows that only we have are at the end; steps that could not run are noted, by reason.
     """
     theirs = table(part.table)
     by_step = {step: values for (_, step), values in found.items()}
-    reasons = [f"{step}: {why}" for step, why in by_step.items() if isinstance(why, str)]
+    notes = [part.note] if found else [f"{LEFT_OUT}: these are the source's figures alone"]
+    for why in dict.fromkeys(values for values in by_step.values() if isinstance(values, str)):
+        notes.append(f"no figures for {'; '.join(step for step in by_step if by_step[step] == why)}: {why}")
     labels = list(theirs.rows)
     ours = dict.fromkeys(key for values in by_step.values() if not isinstance(values, str) for key in values)
     labels += [key for key in ours if key not in names.values()]
@@ -131,6 +134,7 @@ def beside(
     columns, published = [Column("activity", theirs.corner)], "published" + f" {FULL_SIZE}" * quick
     for step in part.steps:
         columns.append(Column(step.name, step.name, "us" if theirs.times else ""))
-        columns.append(Column(f"{step.name}|published", published))
-    note = " ".join([part.note, *reasons]).strip()
+        # Named by its step: on a narrow terminal it may stand without its neighbour.
+        columns.append(Column(f"{step.name}|published", f"{step.name}: {published}"))
+    note = "\n".join(filter(None, notes))
     return PartResult(part.title, "beside", note, tuple(columns), tuple(rows))

@@ -37,12 +37,17 @@ def _figures(entry: Entry) -> dict[str, str]:
     found = profile(entry.plan)
     main = max(found.kernels, key=_time)
     mark = "" if found.source == "ncu" else " (model)"
-    texts = {f.name: f"{f.value:.4g}{f.unit and ' ' + f.unit}{mark}" for f in main.figures}
+    texts = {f.name: f"{_digits(f.value)}{f.unit and ' ' + f.unit}{mark}" for f in main.figures}
     values = {f.name: f.value for f in main.figures}
     for name, moved in (("read GB/s", "read from device memory"), ("write GB/s", "written to device memory")):
         if moved in values and values.get("time"):
-            texts[name] = f"{values[moved] / values['time'] * 1e-3:.4g} GB/s{mark}"
+            texts[name] = f"{_digits(values[moved] / values['time'] * 1e-3)} GB/s{mark}"
     return {**texts, "limiter": main.limiter}
+
+
+def _digits(value: float) -> str:
+    """Return a figure with four digits, and no exponent if large: sources print none."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _time(kernel: KernelProfile) -> float:

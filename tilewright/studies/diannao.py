@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.errors import count
 from tilewright.studies.published import table
 from tilewright.studies.study import Breakdown, Counters, Step, Steps, Study, StudyLayer
 
@@ -51,8 +52,9 @@ def class_steps(file: str) -> tuple[Step, ...]:
     found = []
     for name in theirs.steps:
         threads, shared = int(name.split()[0]), int("shared" in name)
+        where = "in shared memory" if shared else "from global memory"
         found.append(
-            Step(name, f"{threads} threads, input {'in shared memory' if shared else 'from global memory'}",
+            Step(name, f"{count(threads, 'thread')}, input {where}",
                  family="gemv", pin={"threads": threads, "x": shared},
                  published=theirs.published("kernel", name))
         )  # fmt: skip

@@ -63,10 +63,9 @@ class StudyRun:
                 yield self.latest[part.title]
 
     @property
-    def taken_over(self) -> list[PartResult]:
-        """Return the wanted parts that an earlier run completed."""
-        before = {part.title: part for part in (self.before.parts if self.before else ())}
-        found = [before.get(part.title) for part in self.wanted.values()]
+    def done(self) -> list[PartResult]:
+        """Return the wanted parts that are complete: before ``run``, those of the earlier run."""
+        found = [self.latest.get(part.title) for part in self.wanted.values()]
         return [part for part in found if part and not part.left]
 
     def number(self, part: PartResult) -> int:
@@ -93,12 +92,12 @@ class StudyRun:
 
     def left(self) -> str:
         """Say how much is done; empty if everything is."""
-        found = {number: self.latest.get(part.title) for number, part in self.wanted.items()}
-        done = sum(part is not None and not part.left for part in found.values())
-        if done == len(found):
+        done = len(self.done)
+        if done == len(self.wanted):
             return ""
+        found = {number: self.latest.get(part.title) for number, part in self.wanted.items()}
         grown = [f"{_layers(part)} of part {number}" for number, part in found.items() if part and part.left]
-        return ", and ".join([f"{done} of {count(len(found), 'part')} done", *grown])
+        return ", and ".join([f"{done} of {count(len(self.wanted), 'part')} done", *grown])
 
 
 def _layers(part: PartResult) -> str:

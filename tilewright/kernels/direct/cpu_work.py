@@ -12,6 +12,7 @@ from tilewright.kernels.direct.cpu_tile import (
     LOOKS,
     CpuTiling,
     dots_bytes,
+    in_place_bytes,
     live_vectors,
     one_row,
     reread,
@@ -24,7 +25,6 @@ from tilewright.kernels.word import filter_bytes, issue_slots, word_bytes, word_
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import Problem
 
-LINE_BYTES = 64
 WAY_BYTES, WAYS = 4096, 8  # of a first-level data cache of 32 KB
 
 
@@ -60,7 +60,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         filter_bytes=tile_bytes * tiles * tiling.met,
         filter_once_bytes=tile_bytes * min(cf["nk"], tiling.filter_tiles), filter_tile_bytes=tile_bytes,
         input_bytes=float(tiling.word) * tiles * tiling.share * tiling.met * _under_tile(pr, cf),
-        input_tile_bytes=tiling.shared_bytes if cf["x"] else 0, place_bytes=_in_place(pr, cf, tiling),
+        input_tile_bytes=tiling.shared_bytes if cf["x"] else 0, place_bytes=in_place_bytes(pr, cf, tiling),
         place_turns=min(cf["nk"], tiling.filter_tiles),
     )  # fmt: skip
 
@@ -75,15 +75,6 @@ def _under_tile(pr: Problem, cf: Values) -> float:
     sets = WAY_BYTES // gcd(WAY_BYTES, apart)  # that the pixels of a tile map to
     crowd = inputs / (WAYS * sets)  # above 1 lines are evicted before they are read again
     return inputs * (1.0 + (LINE - 1) * min(1.0, max(0.0, 2.0 * (crowd - 1.0))))
-
-
-def _in_place(pr: Problem, cf: Values, tiling: CpuTiling) -> float:
-    """Bytes of cache lines under a block that reads nchw input in place: rows begin anywhere in a line."""
-    if cf["x"] or pr.layout_in == "nhwc":
-        return 0.0
-    rows = min(tiling.view.p, tiling.hb), pr.stride[0], pr.r, pr.dilation[0]
-    columns = under(min(tiling.view.q, tiling.wb), pr.stride[1], pr.s, pr.dilation[1])
-    return float(tiling.share * under(*rows) * (tiling.word * columns + LINE_BYTES))
 
 
 def _copying(pr: Problem, cf: Values, tiling: CpuTiling, few: bool) -> float:

@@ -24,7 +24,8 @@
 // combine): shares of C; X_SHARED (x): whether the input is copied; CS (cs): so many channels at a time.
 // With 16 registers (AVX2): FLAT_TAPS unrolls the taps of a row, since a loop of three costs two cycles a tap; REREAD
 // filter vectors of a tile have no register, each multiply-add reads them; AHEAD asks for the next tile's filter, and
-// for an input in place, before they are needed. What they are follows from the tile.
+// for the next channels, before they are needed. ASK_INPUT: a block asks for its input in place, nchw, as it begins;
+// ASK_OUTPUT: a tile for the lines that it stores. What they are follows from the tile.
 // WORKERS work-items draw BLOCKS blocks from a counter, so that no core waits while there is work: how a
 // driver deals out its work-groups (PoCL: in runs, unevenly) does not matter.
 
@@ -110,6 +111,7 @@ HOT_INLINE void add_products(wide *sum, const wide *f, acc_t one) { *sum = mul_a
 #define NEXT_STEP (NEXT_LINES * LINE_BYTES / ACC_BYTES)
 #define ASK_FOR(p) __builtin_prefetch((const void *)(ulong)(p), 0, 2)  // in the second-level cache; any address
 #define ASK_NEAR(p) __builtin_prefetch((const void *)(ulong)(p), 0, 3)  // in the first-level cache
+#define ASK_TO_WRITE(p) __builtin_prefetch((const void *)(ulong)(p), 1, 3)
 #define ROWS_SEEN ((TH - 1) * STEP_H + (R - 1) * TAP_H + 1)  // rows and columns under a tile
 #define COLUMNS_SEEN ((TW - 1) * STEP_W + (S - 1) * DIL_W + 1)
 
@@ -198,6 +200,22 @@ INLINE void ask_for_input(const GLOBAL in_t *x, Place at, int channels) {
 
 #include "direct_cpu_store.h"
 
+// Ask for the lines of y under a tile: each store would wait for a line that is not in a cache.
+INLINE void ask_for_output(GLOBAL done_t *y, Place at, int k, int p, int q) {
+    const int line = LINE_BYTES / (int)sizeof(done_t);
+    GLOBAL done_t *first = y + Z_AT(at.n, at.group * K + at.k0 + k, at.p0 + p, at.q0 + q);
+#if Y_NHWC
+    UNROLL for (int b = 0; b < TH; b++)
+        UNROLL for (int i = 0; i < TW; i++)
+            UNROLL for (int a = 0; a < TILE_K; a += line)
+                ASK_TO_WRITE(first + (offset_t)(b * Q + i) * (GROUPS_ * K) + a);
+#else
+    NO_UNROLL for (int a = 0; a < TILE_K; a++)
+        UNROLL for (int b = 0; b < TH; b++)
+            UNROLL for (int i = 0; i < TW; i += line) ASK_TO_WRITE(first + ((offset_t)a * P + b) * Q + i);
+#endif
+}
+
 // One block, with its share of C.
 HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w,
                    const GLOBAL out_t *RESTRICT bias, const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y,
@@ -212,7 +230,7 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             if (atomic_count(&arrived[2 + at.tile]) != SG - 1) return;
             FENCE();  // what others wrote before they arrived is read after
         }
-#if AHEAD && !X_SHARED && !X_NHWC
+#if ASK_INPUT
         if (pass == 0) ask_for_input(x, at, channels);
 #endif
         NO_UNROLL for (int t = 0; t < REGISTER_TILES; t++) {
@@ -222,6 +240,7 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             const GLOBAL acc_t *f = w + (filter + at.c0) * (RS * TILE_K);
             const GLOBAL acc_t *next = f + (k + TILE_K < TILE_K * BK ? (offset_t)C_PADDED * (RS * TILE_K) : 0);
             next += (offset_t)(t % (BH * BW)) * channels * NEXT_STEP;
+            if (ASK_OUTPUT) ask_for_output(y, at, k, p, q);
             wide acc[TK][TH][TW], off[TK];
             FOR_TILE(a, b, i) acc[a][b][i] = (wide)(0);
             UNROLL for (int a = 0; a < TK; a++) off[a] = (wide)(0);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import ceil_div, offset64, round_up
 from tilewright.device import Device
+from tilewright.kernels.direct.cpu_tile import taps_met
 from tilewright.kernels.family import Blueprint, Values
 from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.requant import requant_defines
@@ -21,7 +22,8 @@ from tilewright.kernels.word import dtype_code, filter_bytes, in_tiles, word_byt
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import Problem
 
-MOST_KEPT = 40  # sums and taps of several channels that stay in registers; of more, each line reads the taps
+MOST_KEPT = 40  # sums and taps that stay in registers; of more, each line reads the taps
+OF_LINE = 3.0  # cycles to ask whether a line lies in the image, or a vector of taps is finite
 MOST_SUMS = 16  # accumulator vectors of a tile: the input and a tap need registers, too
 NEAR_BYTES = 24 << 10  # of an item's copied input, which stays in the L1 cache beside what is stored
 # The same for a filter of one tap, whose tiles share no lines: longer runs load faster from memory
@@ -30,6 +32,7 @@ NEAR_BYTES_OF_ONE_TAP = 96 << 10
 MOST_BYTES = 256 << 10  # of it, as it lies on the stack of a thread
 ITEMS_EACH = 4  # items per core, if there are enough rows: with fewer, cores wait for the last one
 RUNS = 8  # runs of items per core, each a block
+WINDOW = 256  # instructions that a core looks ahead: sums of small filters overlap with the next tile's
 # Instructions of a core: per item, vector copied, vector stored.
 ITEM, COPYING, STORING = 150.0, 4.0, 4.0
 
@@ -72,8 +75,15 @@ def outputs_at_once(pr: Problem, th: int, tw: int) -> int:
 
 def taps_stay(pr: Problem, th: int, tw: int) -> bool:
     """Whether the taps of a channel stay in registers, not read again for each line of a tile."""
-    tk = outputs_at_once(pr, th, tw)
-    return tk == 1 or tk * (pr.r * pr.s + th * tw) <= MOST_KEPT
+    return outputs_at_once(pr, th, tw) * (pr.r * pr.s + th * tw) <= MOST_KEPT
+
+
+def rows_met(pr: Problem, v: int, th: int, tw: int) -> float:
+    """Share of the rows of taps that are multiplied: those in the image, if leaving out the others pays."""
+    met, taps = taps_met(pr, 0, 1), pr.cg * pr.r * pr.s
+    saved = (1.0 - met) * taps * outputs_at_once(pr, th, tw) * th * tw
+    asked = pr.cg * rows_under(pr, th) * OF_LINE + taps / v * OF_LINE
+    return met if pr.r > 1 and taps >= v and saved > asked else 1.0
 
 
 def rolled_body(pr: Problem, th: int, tw: int) -> int | None:
@@ -118,6 +128,7 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
         VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"],
         ROLLED=int(rolled), TK=outputs_at_once(pr, cf["th"], cf["tw"]),
         TAPS_STAY=int(taps_stay(pr, cf["th"], cf["tw"])),
+        SKIP_LINES=int(rows_met(pr, cf["v"], cf["th"], cf["tw"]) < 1.0),
         ITEM_ROWS=rows, ITEM_COLUMNS=columns, P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
         MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1,
         DTYPE=dtype_code(pr), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
@@ -142,13 +153,15 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     blocks = min(items, RUNS * device.units)
     run = items / blocks
     tiles = run * ceil_div(pr.kg, tk) * ceil_div(rows, th) * ceil_div(min(columns, pr.q), tw * v)
-    taps, vectors = pr.cg * pr.r * pr.s, tiles * tk * th * tw
+    met = rows_met(pr, v, th, tw)
+    taps, vectors = pr.cg * pr.r * pr.s * met, tiles * tk * th * tw
     each = pr.stride[1] if pr.stride[1] < 3 else v  # loads of a vector
-    seen = tiles * pr.cg * rows_under(pr, th) * pr.s * tw  # vectors of the input
+    seen = tiles * pr.cg * rows_under(pr, th) * met * pr.s * tw  # vectors of the input
     loads, shuffles = seen * each, seen * (each - 1)  # which take the pipes of multiply-adds
     lines = 1 if taps_stay(pr, th, tw) else th  # that read a tap
     copied = copied_bytes(pr, v, rows, columns)
     copies = copied / (word_bytes(pr) * v)
+    overlaps = min(1.0, taps * tk * th * tw / WINDOW)
     channel_bytes = float(word_bytes(pr) * words(pr) * pr.r * pr.s)  # of a channel's filter
     intensity = 2.0 * taps * vectors / max(1.0, loads)
     return CpuWork(
@@ -159,6 +172,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
         vectors=tk * th * tw + tw + 1, width=v * word_registers(pr),
         multiply_adds=vectors * taps * (2 if pr.is_integer else 1) + shuffles,
         filter_loads=tiles * tk * taps * lines, input_loads=loads, turns=round(tiles * pr.cg),
+        chain=tiles * taps * overlaps,
         copying=run * (ITEM + COPYING * copies), storing=STORING * vectors,
         filter_bytes=tiles * tk * channel_bytes, filter_once_bytes=run * pr.kg * channel_bytes,
         filter_tile_bytes=channel_bytes,

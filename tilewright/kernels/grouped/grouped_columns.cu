@@ -13,6 +13,8 @@
 // two vectors every other lane, even or odd ones.
 // The last vector of a row ends with the row, the last tile with the image and the group: some outputs are made
 // twice, by one thread, and only rows shorter than a vector are stored one number at a time.
+// SKIP_LINES: lines above and below the image, zeros, are left out, unless the filter has a NaN or an infinity: times 0
+// they are NaN. Example: 13x13 at 7x7: 46% of the rows of taps.
 // Knobs (spec.py): VECTOR (v 2 .. 16), TH, TW (th, tw): a tile. TK, ITEM_ROWS and ITEM_COLUMNS follow (columns.py).
 // Example: MB1 (112x112, 3x3), VECTOR = 16, TH = 4, TW = 1: an item of 28 x 112 pixels copies 30 lines of 114;
 // 18 vectors read for 36 multiply-adds.
@@ -134,17 +136,44 @@ INLINE void add_line(vec acc[TK][TH][TW], const acc_t *line, const int columns[T
     }
 }
 
+// Lines of a tile from `first` on, up to `end`, that are multiplied.
+typedef struct {
+    int first, end;
+} Lines;
+
+#define TAPS (TK * CW * R * S)  // of a tile's channels, neighbours in memory
+
+// Those in the image, of a tile whose first line is row h; all if 0 times some tap is not 0.
+INLINE Lines lines_met(const GLOBAL acc_t *taps, int h) {
+    Lines met = {0, SEEN_H};
+#if SKIP_LINES
+    int finite = 1;
+#if DTYPE != 4
+    vec sum;
+    vec_zero(&sum);
+    NO_UNROLL for (int i = 0; i < TAPS; i += VECTOR) sum += vec_load(taps + least(i, TAPS - VECTOR)) * (acc_t)0;
+    UNROLL for (int i = 0; i < VECTOR; i++) finite &= sum[i] == 0;
+#endif
+    if (finite) met.first = most(-h, 0), met.end = least(H - h, SEEN_H);
+#endif
+    return met;
+}
+
 // acc += the products of channel c; `line` is the tile's first, columns[j] where its vector j begins.
 INLINE void add_channel(vec acc[TK][TH][TW], const acc_t *line, const int columns[TW], const GLOBAL acc_t *taps,
-                        int c) {
+                        int c, Lines met) {
+#define ADD_SOME(i) \
+    if (!SKIP_LINES || ((i) >= met.first && (i) < met.end)) add_line(acc, line, columns, taps, c, i, 0)
 #if !ROLLED
-    UNROLL for (int i = 0; i < SEEN_H; i++) add_line(acc, line, columns, taps, c, i, 0);
+    UNROLL for (int i = 0; i < SEEN_H; i++) ADD_SOME(i);
 #elif TH == 1  // a large filter: a loop over its rows
-    NO_UNROLL for (int r = 0; r < R; r++) add_line(acc, line, columns, taps, c, r * DIL_H, 1);
+    NO_UNROLL for (int r = UP(met.first, DIL_H); r < UP(met.end, DIL_H); r++)
+        add_line(acc, line, columns, taps, c, r * DIL_H, 1);
 #else  // of stride 1: a loop over the lines that lie under all output rows, between those at both ends
-    UNROLL for (int i = 0; i < TH - 1; i++) add_line(acc, line, columns, taps, c, i, 0);
-    NO_UNROLL for (int i = TH - 1; i < R; i++) add_line(acc, line, columns, taps, c, i, 1);
-    UNROLL for (int i = R; i < SEEN_H; i++) add_line(acc, line, columns, taps, c, i, 0);
+    UNROLL for (int i = 0; i < TH - 1; i++) ADD_SOME(i);
+    NO_UNROLL for (int i = most(TH - 1, met.first); i < least(R, met.end); i++)
+        add_line(acc, line, columns, taps, c, i, 1);
+    UNROLL for (int i = R; i < SEEN_H; i++) ADD_SOME(i);
 #endif
 }
 
@@ -179,13 +208,15 @@ HOT void make_item(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             NO_UNROLL for (int q0 = 0; q0 < width; q0 += TW * VECTOR) {
                 int k = at.group * KG + least(k0, KG - TK), p = least(p0, rows - TH), columns[TW];
                 UNROLL for (int j = 0; j < TW; j++) columns[j] = least(q0 + j * VECTOR, width - VECTOR);
+                const GLOBAL acc_t *taps = w + k * (CW * R * S);
+                Lines met = lines_met(taps, h0 + p * STR_H);
                 vec acc[TK][TH][TW];
                 FOR_TILE(a, b, j) vec_zero(&acc[a][b][j]);
                 int from = tile++ * SHARE;
                 if (PREFETCH && KG > TK)
                     NO_UNROLL for (int i = from; i < from + SHARE; i++) prefetch_line(x, next, i);
                 NO_UNROLL for (int c = 0; c < CG; c++)
-                    add_channel(acc, lines + (c * LINES + p * STR_H) * LINE, columns, w + k * (CW * R * S), c);
+                    add_channel(acc, lines + (c * LINES + p * STR_H) * LINE, columns, taps, c, met);
                 FOR_TILE(a, b, j)
                     store_vector(y, bias, z, k + a, Z_AT(at.n, k + a, at.p + p + b, at.q + columns[j]), &acc[a][b][j]
                                                   SCALE_ARGUMENT);

@@ -9,7 +9,7 @@
 // wgmma takes A from registers here: 64 pixels, a warp's 16 of them its lanes'. A step is a row of the filter over a
 // run of channels. Of a product's channels a lane reads what its two pixels have under all taps of the row, zeros where
 // that is outside of the image; words of 2 bytes serve several taps. With two sets of fragments (SETS) a lane reads
-// while products of the other set are under way. A run of tf32 is first rounded, by all that multiply.
+// while products of the other set are under way. Numbers of tf32 are rounded as they are read.
 
 #define SPAN 0
 #include "wgmma.h"
@@ -74,24 +74,6 @@ INLINE void send_planes(unsigned char *shared, const in_t *x, const Block *b, sh
     }
 }
 
-#if PRODUCTS == TF32
-#define TEAMS_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory")
-// Round a run that has come, by all that multiply: a warp has a plane at once.
-INLINE void round_run(shared_t run, int planes, int warp, int lane) {
-    NO_UNROLL for (int plane = warp; plane < planes; plane += 4 * TEAMS)
-        UNROLL_BY(4) for (int at = plane * PITCH + lane * 16; at < (plane + 1) * PITCH; at += 32 * 16) {
-            unsigned v[4];
-            asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "r"(run + at) : "memory");
-            UNROLL for (int e = 0; e < 4; e++) v[e] = tf32_of(v[e]);
-            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"
-                         ::"r"(run + at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
-        }
-    wg_see_copies();  // what is copied there next comes behind this
-    TEAMS_SYNC();
-}
-#endif
-
 // A word of shared memory, or zero.
 INLINE unsigned word_at(const unsigned char *from, int sees) { return sees ? *(const unsigned *)from : 0; }
 
@@ -118,7 +100,7 @@ INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me
     UNROLL for (int s = 0; s < S; s++) UNROLL for (int j = 0; j < 4; j++) {
         const int c = CHANNEL_OF(i, j / 2);
         const int sees = SEES(*me, j % 2, r, s) && (C % CHANNELS == 0 || c < left);
-        a[s][j] = word_at(run + me->from[j % 2] + c * PITCH + TAP_BYTES(0, s), sees);
+        a[s][j] = tf32_of(word_at(run + me->from[j % 2] + c * PITCH + TAP_BYTES(0, s), sees));
     }
 #endif
 }
@@ -142,21 +124,14 @@ INLINE void multiply_step(acc_t sums[SUMS], unsigned a[SETS][S][4], unsigned cha
     }
 }
 
-INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const Block *b, const Lane *me, shared_t bars, int warp) {
+INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const Block *b, const Lane *me, shared_t bars) {
     unsigned a[SETS][S][4];
     int slot = 0, parity = 0, x_slot = 0, x_parity = 0, r = b->first % R, done = -1;
     UNROLL for (int i = 0; i < SUMS; i++) sums[i] = 0;
     NO_UNROLL for (int step = b->first; step < b->last; step++) {
         const int left = CHANNELS_OF(step / R) - me->t * LANE_CHANNELS;
         const unsigned char *run = shared + X_FROM + x_slot * X_BYTES + me->t * (LANE_CHANNELS * PITCH);
-        if (r == 0 || step == b->first) {
-            bar_wait(X_FULL(x_slot), x_parity);
-#if PRODUCTS == TF32
-            UNROLL_BY(1) for (int image = 0; image < b->images; image++)
-                round_run(place_of(shared + X_FROM + x_slot * X_BYTES + image * IMAGE_BYTES), CHANNELS_OF(step / R),
-                          warp, THREAD(0) % 32);
-#endif
-        }
+        if (r == 0 || step == b->first) bar_wait(X_FULL(x_slot), x_parity);
         bar_wait(W_FULL(slot), parity);
         multiply_step(sums, a, shared, run + TAP_BYTES(r, 0), me, bars, r, left, slot, done);
         done = slot;
@@ -189,7 +164,7 @@ INLINE void fill_tile(unsigned char *shared, const in_t *x, const unsigned char 
     acc_t sums[SUMS];
     if (warp < 4 * TEAMS) {
         const Lane me = find_lane(b, warp, lane);
-        sum_up(sums, shared, b, &me, bars, warp);
+        sum_up(sums, shared, b, &me, bars);
     }
     BARRIER();  // nobody reads buffers any more
     if (warp < 4 * TEAMS) keep_sums((acc_t *)shared, sums, warp, lane);

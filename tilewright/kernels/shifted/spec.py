@@ -17,6 +17,7 @@ from tilewright.kernels.limits import (
     block_rule,
     blocks_param,
     fits_registers,
+    fits_shared,
     resident_rule,
     shared_rule,
 )
@@ -46,6 +47,7 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 MOST_TEAMS = 4
+SMALLEST = dict(rows=1, ni=1, bn=32, chunks=4, xs=1, stages=2)  # of blocks
 COPIED = 2  # bytes of a number, as a copy of x to an aligned buffer takes it
 
 
@@ -54,7 +56,8 @@ class Shifted(Family):
 
     name = "shifted"
     widens = False
-    dtypes = ("f16", "bf16")  # and f32 as tf32
+    dtypes = ("f16", "bf16")
+    takes_tf32 = True
     examples = (
         "n2c72h10w12k40r3s3p1-f16+bias+add0.5+relu", "n1c68h9w8k36r3s3p1u2-bf16+silu",
         "n1c40h6w10k33r3s3p1-tf32+bias",
@@ -62,9 +65,8 @@ class Shifted(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support filters over planes of whole pieces of 16 bytes, on the tensor cores of sm_90."""
-        known = (*self.dtypes, "tf32")
-        if problem.precision not in known:
-            return f"it computes {', '.join(known)}, not {problem.precision}"
+        if reason := super().refuses(problem, device):
+            return reason
         if not device.is_gpu or not device.tensor_macs or (device.is_cuda and device.capability != WGMMA):
             return "it is made for the tensor cores of sm_90"
         if (problem.layout_in, problem.layout_out) != ("nchw", "nchw"):
@@ -83,6 +85,8 @@ class Shifted(Family):
             return f"lanes keep a bit for each row and column of a filter, {MOST_BITS} at most"
         if wide(problem) > MOST_TEAMS * TEAM:
             return f"a block has whole rows of outputs, of {MOST_TEAMS * TEAM} pixels at most"
+        if not fits_shared(device, tiling_of(problem, SMALLEST).shared_bytes, 1):
+            return "a block has no room for the planes under a row of outputs, and two rows of the filter"
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
@@ -163,7 +167,7 @@ RULES = (
     resident_rule(
         lambda problem, device, rows, ni, mb: threads(problem, rows, ni) * mb <= device.threads_per_unit
     ),
-    Rule("registers", _fits_registers, SPILLS, needs="rows ni bn mb sets"),
+    Rule("registers", _fits_registers, SPILLS, needs="rows ni bn mb sets sc"),
     Rule("depth", lambda problem, chunks: chunks == 4 or channels(problem, 4) < problem.c,
          "more channels of a run than there are"),
     Rule("shares", lambda problem, chunks, sc: sc <= steps(problem, chunks),

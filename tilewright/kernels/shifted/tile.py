@@ -15,7 +15,8 @@ TEAM = 64  # pixels of a warpgroup
 BARRIERS = 16  # bytes of a buffer's two
 ALIGNMENT = 1024  # of swizzled rows
 WORDS = 4  # registers of a lane's words of a tap of a product
-MARGIN = 40  # registers besides those and the sums
+MARGIN = 28  # registers besides those and the sums, and 2 for each column of the filter
+APART = 6  # more in tf32, where two pixels are seen apart
 BANKS = 128  # bytes of a row of all banks
 MOST_RUN = 16  # bytes that a thread stores at once
 
@@ -75,8 +76,9 @@ def pitch(pr: Problem, rows: int) -> int:
 
 
 def registers(pr: Problem, cf: Values) -> int:
-    """Estimate of the registers a thread needs."""
-    return cf["bn"] // 2 + cf["sets"] * WORDS * pr.s + MARGIN
+    """Estimate of the registers a thread needs: to multiply, or to add up the shares of a cluster."""
+    beside = MARGIN + 2 * pr.s + (0 if paired(pr) else APART)
+    return max(cf["bn"] // 2 + cf["sets"] * WORDS * pr.s + beside, 60 + 4 * cf["sc"])
 
 
 def run_out(pr: Problem, rows: int) -> int:

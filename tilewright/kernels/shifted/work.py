@@ -21,23 +21,22 @@ from tilewright.kernels.shifted.tile import (
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-# Cycles, or instructions of a thread, fitted to 328 trials of 12 layers on an H200:
-READING = 340.0  # to read the words of a product, which the next ones wait for if there is one set
-COPYING = 4600.0  # of a run, from when it is sent for until it is there
+# Cycles, or instructions of a thread, fitted to 361 trials of 12 layers on an H200:
+READING = 400.0  # to read the words of a product, which the next ones wait for if there is one set
+COPYING = 4800.0  # of a run, from when it is sent for until it is there
 SENDERS = 3  # warps that send planes, one after the other of their lanes
 SHARED = 11000.0  # for a cluster to meet twice
-WORD = 0.7  # for a word of a fragment, besides its load
-STEP = 20.0  # for a step, besides its products
-ROUNDED = 16.0  # for a number of tf32 that is rounded in shared memory
-STORED = 12.0  # for a run of outputs
-ADDED = 55.0  # for an output, and each share of it
+WORD = 0.8  # for a word of a fragment, besides its load
+STEP = 12.0  # for a step, besides its products
+ROUNDED = 5.0  # to round it to tf32
+STORED = 6.0  # for a run of outputs
+ADDED = 50.0  # for an output, and each share of it
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count the work of one block and one thread."""
     tiling, rows, ni, bn, sc = tiling_of(pr, cf), cf["rows"], cf["ni"], cf["bn"], cf["sc"]
-    chunks, tf32 = cf["chunks"], pr.math == "tf32"
-    of_step = chunks // 2  # products of a tap
+    chunks, of_step = cf["chunks"], cf["chunks"] // 2  # products of a tap
     of_block, need = threads(pr, rows, ni), registers(pr, cf)
     warps, outputs, share = 4 * teams(pr, rows, ni), ni * bn * rows * pr.q, ceil_div(steps(pr, chunks), sc)
     of_all = runs(pr, chunks)
@@ -48,7 +47,6 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     read = bn * 32 / LINE  # cycles to read the filter's part of a product
     products = share * pr.s * teams(pr, rows, ni) * of_step
     x_bytes, w_bytes = patches * float(tiling.x_bytes), share * float(tiling.w_bytes)
-    rounding = x_bytes / 4 / (128 * teams(pr, rows, ni)) * ROUNDED if tf32 else 0.0
     runs_out = outputs / run_out(pr, rows) / sc / of_block  # of a thread
     sending = (SENDING + ni * channels(pr, chunks) / SENDERS * SENDING_MORE) * patches / share
     product = POWER * max(EIGHTH * bn / 8, read)
@@ -60,7 +58,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         shared_bytes=tiling.shared_bytes, steps=share, buffers=cf["stages"],
         turn_cycles=max(COPYING / (cf["xs"] * pr.r), LOOP, sending, alone) + waits,
         fma=4.0 * share * pr.s * of_step, shared_loads=loads,
-        staging=60.0 + rounding + loads * WORD + share * STEP,
+        staging=60.0 + loads * (WORD + (0.0 if paired(pr) else ROUNDED)) + share * STEP,
         epilogue=40.0 + bn / 2 * 1.5 + runs_out * (STORED + ADDED * sc * run_out(pr, rows)),
         wavefronts=loads * conflicts * warps + 0.6 * (products * read + (x_bytes + w_bytes) / LINE),
         load_bytes=BULK * (x_bytes + w_bytes), store_sectors=outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
