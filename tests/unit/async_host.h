@@ -5,7 +5,7 @@
 // arrivals than it counts, that nothing is written while products read it, that copies know only barriers behind a
 // fence, and that no block is gone that others need.
 //
-// A family's harness (hopper_host.h, planar_host.h) has the rest of what a kernel calls, and
+// A family's harness (hopper_host.h, and what is on top of numbers_host.h) has the rest of what a kernel calls, and
 //
 //   prepare      what shared memory has when a cluster begins
 //   spoil        a place of it is written to: nobody knows what it has, until a copy has come

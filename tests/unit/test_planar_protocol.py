@@ -58,6 +58,8 @@ SLIPS = (
     ("bar_init_done();", "", "one set, and a thread sends", "not seen by copies"),
     ("BARRIER();\n    if (SENDER &&", "if (SENDER &&", "a warp sends", "no barrier"),
     ("wg_begin();", "", "one set of fragments", "behind the fence"),
+    ("for (int j = 0; j < 16; j++)", "for (int j = 0; j < 12; j++)", "one set of fragments",
+     "keeps before the fence"),
     ("WG_WAIT(SETS - 1);\n    if (i >= SETS - 1) release(r, r->from + i - (SETS - 1));",
      "release(r, r->from + i);\n    WG_WAIT(0 + 0);", "one set of fragments", "written"),
     ("WG_WAIT(SETS - 1);", "WG_WAIT(SETS);", "one set of fragments", ", not "),
