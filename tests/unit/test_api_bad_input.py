@@ -285,6 +285,11 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
         ConfigError,
         "config 'x': must be family:name=value",
     ),
+    "plan config that is a family": (
+        lambda: tw.plan("c1h1k1r1", "numpy", config="direct"),
+        ConfigError,
+        "config 'direct': is a family, which --family takes",
+    ),
     "plan config by hand": (
         lambda: tw.plan("c1h1k1r1", "numpy", config=tw.Config("direct", ("x", 1))),  # type: ignore[arg-type]
         ConfigError,

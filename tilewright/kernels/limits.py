@@ -7,6 +7,7 @@ from math import prod
 
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
+from tilewright.device.architectures import WGMMA
 from tilewright.kernels.family import Param, Rule, Values
 from tilewright.problem import Problem
 
@@ -111,6 +112,13 @@ def tap_words(problem: Problem) -> int:
 def no_tensor_cores(device: Device) -> str | None:
     """Say so if a device has no tensor cores with ``mma.sync`` of sm_80."""
     return None if device.tensor_macs else "the device has no tensor cores with the products of sm_80"
+
+
+def no_wgmma(device: Device) -> str | None:
+    """Say so if a device has no tensor cores with ``wgmma``, and is none on which they are emulated."""
+    elsewhere = device.is_cuda and device.capability != WGMMA
+    lacks = elsewhere or not device.is_gpu or not device.tensor_macs
+    return "it is made for the tensor cores of sm_90" if lacks else None
 
 
 def no_gpu(device: Device) -> str | None:

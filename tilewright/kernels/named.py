@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilewright.errors import ConfigError, shortened
+from tilewright.kernels import FAMILIES
 from tilewright.kernels.config import Config
 from tilewright.kernels.textbook.spec import ROLLED, UNROLLED, Textbook, steps
 from tilewright.kernels.textbook.work import (
@@ -87,4 +88,6 @@ def find(text: str, problem: Problem) -> Config:
         return Config.parse(text)
     names = ", ".join(one.name for one in NAMED.values() if one.fits(problem))
     what = "is made for other layers" if text in NAMED else "must be family:name=value.name=value, or a name"
+    if any(text == one.name for one in FAMILIES):
+        what = "is a family, which --family takes (in Python family=)"
     raise ConfigError(f"config {shortened(text)!r}: {what}; names that fit {problem}: {names or 'none'}")

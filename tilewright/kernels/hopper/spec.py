@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.device.architectures import WGMMA
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import MOST_LAYER_PIXELS, Blueprint, Config, Family, Param, Rule, too_many
 from tilewright.kernels.fold import folded, of_layer
@@ -15,7 +14,7 @@ from tilewright.kernels.hopper.rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper.sum import chunks_of, copied_parts, held, most_steps, parts_of, promotions
 from tilewright.kernels.hopper.ways import COPIES, GATHERED, HALVED, NCHW, WAYS, ways
 from tilewright.kernels.hopper.work import work_of
-from tilewright.kernels.limits import blocks_param
+from tilewright.kernels.limits import blocks_param, no_wgmma
 from tilewright.kernels.split_k import combine_param
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, up_to
 from tilewright.kernels.untuned.nhwc import copy_remark, tap_chunks
@@ -45,10 +44,7 @@ class Hopper(Family):
         known, problem = (*self.dtypes, *MATHS[1:]), folded(problem)
         if problem.precision not in known:
             return f"it computes {', '.join(known)}, not {problem.precision}"
-        elsewhere = device.is_cuda and device.capability != WGMMA
-        if not device.is_gpu or not device.tensor_macs or elsewhere:
-            return "it is made for the tensor cores of sm_90"
-        if reason := too_many(problem) or too_few(problem):
+        if reason := no_wgmma(device) or too_many(problem) or too_few(problem):
             return reason
         if raster(problem) > MOST_LAYER_PIXELS:
             return f"its raster has more than {MOST_LAYER_PIXELS:,} places"

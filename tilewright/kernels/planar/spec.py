@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
-from tilewright.device.architectures import WGMMA
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     SPARE,
@@ -16,6 +15,7 @@ from tilewright.kernels.limits import (
     block_rule,
     blocks_param,
     fits_registers,
+    no_wgmma,
     resident_rule,
     shared_rule,
 )
@@ -54,10 +54,8 @@ class Planar(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support 1x1 layers in nchw whose images are whole copies, on the tensor cores of sm_90."""
-        if reason := super().refuses(problem, device):
+        if reason := super().refuses(problem, device) or no_wgmma(device):
             return reason
-        if not device.is_gpu or not device.tensor_macs or (device.is_cuda and device.capability != WGMMA):
-            return "it is made for the tensor cores of sm_90"
         if (problem.layout_in, problem.layout_out) != ("nchw", "nchw"):
             return "it copies planes: it takes x and y in nchw"
         if not pointwise(problem):

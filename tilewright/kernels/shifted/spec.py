@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
-from tilewright.device.architectures import WGMMA
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     MOST_BITS,
@@ -18,6 +17,7 @@ from tilewright.kernels.limits import (
     blocks_param,
     fits_registers,
     fits_shared,
+    no_wgmma,
     resident_rule,
     shared_rule,
 )
@@ -65,10 +65,8 @@ class Shifted(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support filters over planes of whole pieces of 16 bytes, on the tensor cores of sm_90."""
-        if reason := super().refuses(problem, device):
+        if reason := super().refuses(problem, device) or no_wgmma(device):
             return reason
-        if not device.is_gpu or not device.tensor_macs or (device.is_cuda and device.capability != WGMMA):
-            return "it is made for the tensor cores of sm_90"
         if (problem.layout_in, problem.layout_out) != ("nchw", "nchw"):
             return "it reads planes and writes planes: it takes x and y in nchw"
         if pointwise(problem):
