@@ -42,7 +42,7 @@ LAYERS = (
     ("n2c20h4w28k36r1s7p0x3-tf32+add", dict(rows=4, sc=2)),
     ("n1c64h16w16k64r1s1u2-f16+bias", dict(rows=8, bn=64, chunks=8)),  # a stride alone
     ("n1c130h4w8k130r3s3p1-f16", dict(rows=4, bn=128, chunks=8, xs=3, sc=8)),
-    ("n1c16h2w250k32r3s3p1-f16", dict(rows=1)),  # as wide as a row may be
+    ("n1c16h4w250k32r3s3p1-f16", dict(rows=1)),  # as wide as a row may be
 )
 
 
