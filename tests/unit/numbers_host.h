@@ -65,6 +65,7 @@ alignas(1024) static unsigned char memory[CLUSTER * ROOM];  // shared
 static bool unseen[CLUSTER * ROOM];                         // what the copy engine does not see yet of it
 static shared_t place_of(const void *at) { return (const unsigned char *)at - memory; }
 static unsigned char *own_memory() { return memory + own_block() * ROOM; }
+#define ALIGNED_ARRAY(name) unsigned char *name = own_memory()
 struct Operands { acc_t *sums; const unsigned *words; };
 struct Own {
     std::vector<Operands> operands;       // of each product so far

@@ -6,7 +6,6 @@
 #define CHUNKS 8
 #define PACKED_BYTES (K_TILES * STEPS * W_BYTES)
 #include "numbers_host.h"
-#define PLANAR_ARRAY(name) unsigned char *name = own_memory()
 #define STORERS (128 * TEAMS)
 
 struct Output {

@@ -4,7 +4,6 @@
 #define PIXELS_OUT (P * Q)
 #define PACKED_BYTES (K_TILES * STEPS * S * W_BYTES)
 #include "numbers_host.h"
-#define SHIFTED_ARRAY(name) unsigned char *name = own_memory()
 #if PRODUCTS == TF32
 #include "mma_tf32.h"
 #endif

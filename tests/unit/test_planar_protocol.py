@@ -91,7 +91,6 @@ INSTRUCTIONS = (
     (r'asm volatile\("" : "\+r"\((a\[j\])\) :: "memory"\)', r"word_written(\1)"),
     (r'asm volatile\("cp\.async\.bulk\.global.*?"l"\((.*?)\), "r"\((.*?)\), "r"\((.*?)\) : "memory"\)',
      r"store_bulk(\1, \2, \3)"),
-    (r"^INLINE void wg_multiply_words\(.*?^}$", ""),
 )  # fmt: skip
 
 
@@ -110,7 +109,7 @@ def _host_source(
     sizes = dict(pack(problem, H100, found).defines)
     return "\n".join((
         defines(found), "#define __CUDACC__", '#include "planar_host.h"',
-        re.sub(r'#include "(products|wgmma)\.h"', "", own.replace(*slip) if slip[0] else own),
+        re.sub(r'#include "(products|wgmma_words)\.h"', "", own.replace(*slip) if slip[0] else own),
         '#include "planar_host_main.h"',
         *(f"#define {name} {sizes[name]}" for name in ("PACK_K", "PACK_PLANE", "CG", "KG")),
         re.sub(r"#include .*", "", packer),

@@ -123,7 +123,6 @@ INSTRUCTIONS = (
     (r'asm volatile\("" : "\+r"\((a\[.*?\])\) :: "memory"\)', r"word_written(\1)"),
     (r'asm volatile\("ld\.shared::cluster\.f32 %0, \[%1\];" : "=f"\((\w+)\) : "r"\((.*?)\) : "memory"\)',
      r"\1 = load_of_block(\2)"),
-    (r"^INLINE void wg_multiply_words\(.*?^}$", ""),
 )  # fmt: skip
 
 def _host_source(
@@ -140,7 +139,7 @@ def _host_source(
     assert not slip[0] or own.count(slip[0]) == 1
     return "\n".join((
         defines(found), "#define __CUDACC__", '#include "shifted_host.h"',
-        (own.replace(*slip) if slip[0] else own).replace('#include "wgmma.h"', ""),
+        (own.replace(*slip) if slip[0] else own).replace('#include "wgmma_words.h"', ""),
         '#include "shifted_host_main.h"',
     ))  # fmt: skip
 

@@ -28,16 +28,11 @@
 // blocks of 8 steps, each 5 runs of 6,272 bytes and 16 KB of the filter; 5 runs of 12,544 bytes go to y.
 
 #include "planar_tile.h"
+#include "aligned_array.h"
 #ifdef __CUDACC__
-#include "barriers.h"
 #define STORERS (128 * TEAMS)
-#define PLANAR_ARRAY(name)                                              \
-    extern __shared__ __align__(1024) unsigned char name##_store[];     \
-    unsigned char *name = name##_store + (0u - place_of(name##_store)) % 1024
-INLINE shared_t place_of(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }
 #else
 #define STORERS THREADS
-#define PLANAR_ARRAY(name) __local uchar name[SHARED_BYTES] __attribute__((aligned(1024)))
 #endif
 #include "planar_store.h"
 #ifdef __CUDACC__
@@ -49,7 +44,7 @@ INLINE shared_t place_of(const void *p) { return (unsigned)__cvta_generic_to_sha
 BOUNDED_KERNEL(planar, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL unsigned char *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y) {
-    PLANAR_ARRAY(shared);
+    ALIGNED_ARRAY(shared);
     CHAIN();
     make_tiles(shared, x, w, bias, z, y);
 #if SC > 1

@@ -28,15 +28,7 @@
 #if PRODUCTS == TF32
 #include "mma_tf32.h"
 #endif
-#ifdef __CUDACC__
-#include "barriers.h"
-#define SHIFTED_ARRAY(name)                                              \
-    extern __shared__ __align__(1024) unsigned char name##_store[];      \
-    unsigned char *name = name##_store + (0u - place_of(name##_store)) % 1024
-INLINE shared_t place_of(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }
-#else
-#define SHIFTED_ARRAY(name) __local uchar name[SHARED_BYTES] __attribute__((aligned(1024)))
-#endif
+#include "aligned_array.h"
 #include "shifted_store.h"
 #ifdef __CUDACC__
 #include "shifted_wgmma.h"
@@ -47,7 +39,7 @@ INLINE shared_t place_of(const void *p) { return (unsigned)__cvta_generic_to_sha
 BOUNDED_KERNEL(shifted, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL unsigned char *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y) {
-    SHIFTED_ARRAY(shared);
+    ALIGNED_ARRAY(shared);
     CHAIN();
     const Block b = find_block(GROUP(0));
     fill_tile(shared, x, w, &b);

@@ -11,27 +11,7 @@
 // that is outside of the image; words of 2 bytes serve several taps. With two sets of fragments (SETS) a lane reads
 // while products of the other set are under way. Numbers of tf32 are rounded as they are read.
 
-#define SPAN 0
-#include "wgmma.h"
-
-// After the sums: the words of A, and the descriptor of B.
-#define WG_A_4 "{%16, %17, %18, %19}, %20"
-#define WG_A_8 "{%32, %33, %34, %35}, %36"
-#define WG_A_12 "{%48, %49, %50, %51}, %52"
-#define WG_A_16 "{%64, %65, %66, %67}, %68"
-#define WG_A_24 "{%96, %97, %98, %99}, %100"
-#define WG_A_32 "{%128, %129, %130, %131}, %132"
-#if PRODUCTS == TF32
-#define WG_AFTER ", 1, 1, 1;"
-#else
-#define WG_AFTER ", 1, 1, 1, 0;"
-#endif
-
-INLINE void wg_multiply_words(acc_t d[SUMS], const unsigned a[4], unsigned long long b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" WG_TEXT(WG_N) WG_KIND " {" TW_JOIN(WG_REGS_, WG_EIGHTHS) "}, "
-                 TW_JOIN(WG_A_, WG_EIGHTHS) WG_AFTER
-                 : TW_JOIN(WG_OUT_, WG_EIGHTHS) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
+#include "wgmma_words.h"
 
 #define W_FULL(slot) (bars + 8 * (slot))
 #define W_EMPTY(slot) (bars + 8 * (STAGES + (slot)))
