@@ -6,6 +6,7 @@ And the harness of tests that run a plan: its arrays, with poison and guards, an
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,12 @@ KERNELS = [kind for kind in DEVICES if kind != "numpy"]  # those that run kernel
 GPU = [kind for kind in DEVICES if kind == "cuda"]
 EMULATED_AND_GPU = ["emulated", *GPU]  # a GPU's kernels on the CPU, and there
 GUARD = 256  # bytes on both sides of y
+
+
+def clustered(runtime: Runtime) -> Runtime:
+    """The runtime with a device that has clusters, as the emulation has."""
+    runtime.device = replace(runtime.device, max_cluster=8)
+    return runtime
 
 
 def off(shift: int, dtype: Any) -> int:

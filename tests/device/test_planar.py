@@ -7,11 +7,10 @@ barriers, copies and fragments are only there.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from random import Random
 
 import pytest
-from here import EMULATED_AND_GPU, GPU, agrees, verified
+from here import EMULATED_AND_GPU, GPU, agrees, clustered, verified
 from test_gpu_path import runtime
 
 from tilewright.device import for_architecture
@@ -51,19 +50,13 @@ LAYERS = (
 )
 
 
-def offered(runtime: Runtime) -> Runtime:
-    """The device with clusters, which the emulation has."""
-    runtime.device = replace(runtime.device, max_cluster=8)
-    return runtime
-
-
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize(("text", "change"), LAYERS)
 def test_planes_that_begin_anywhere(
     text: str, change: dict[str, int], device: str, runtime: Runtime
 ) -> None:
     problem = Problem.parse(text)
-    if reason := KIND.refuses(problem, offered(runtime).device):
+    if reason := KIND.refuses(problem, clustered(runtime).device):
         pytest.skip(reason)
     plan = Plan.make(runtime, problem, Config.make("planar", BASE | change))
     agrees(plan)
@@ -76,7 +69,7 @@ def test_a_nan_stays_with_the_outputs_that_it_belongs_to(
     text: str, change: dict[str, int], device: str, runtime: Runtime
 ) -> None:
     """Channels past the last are zeros, as their filters are, whatever was in shared memory before."""
-    if reason := KIND.refuses(Problem.parse(text), offered(runtime).device):
+    if reason := KIND.refuses(Problem.parse(text), clustered(runtime).device):
         pytest.skip(reason)
     verified(runtime, Problem.parse(text), Config.make("planar", BASE | change))
 
@@ -84,7 +77,7 @@ def test_a_nan_stays_with_the_outputs_that_it_belongs_to(
 @pytest.mark.parametrize("text", [text for text, _ in LAYERS[1::2]])
 def test_configs_by_emulation(text: str, runtime: Runtime) -> None:
     problem = Problem.parse(text)
-    space = Space(KIND, problem, offered(runtime).device)
+    space = Space(KIND, problem, clustered(runtime).device)
     for config in {space.sample(Random(seed)) for seed in range(3)}:
         agrees(Plan.make(runtime, problem, config))
 

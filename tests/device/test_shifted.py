@@ -6,11 +6,10 @@ stored; barriers, copies and fragments are only there.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import pytest
-from here import EMULATED_AND_GPU, GPU, agrees, verified
+from here import EMULATED_AND_GPU, GPU, agrees, clustered, verified
 from test_gpu_path import runtime
 
 from tilewright.device import for_architecture
@@ -46,17 +45,11 @@ LAYERS = (
 )
 
 
-def offered(runtime: Runtime) -> Runtime:
-    """The device with clusters, which the emulation has."""
-    runtime.device = replace(runtime.device, max_cluster=8)
-    return runtime
-
-
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize(("text", "change"), LAYERS)
 def test_taps_of_planes_as_they_are(text: str, change: dict[str, int], device: str, runtime: Runtime) -> None:
     problem = Problem.parse(text)
-    if reason := KIND.refuses(problem, offered(runtime).device):
+    if reason := KIND.refuses(problem, clustered(runtime).device):
         pytest.skip(reason)
     plan = Plan.make(runtime, problem, Config.make("shifted", BASE | change))
     agrees(plan)
@@ -69,7 +62,7 @@ def test_a_nan_stays_with_the_outputs_that_see_it(
     text: str, change: dict[str, int], device: str, runtime: Runtime
 ) -> None:
     """What lies beside a row, before a plane and behind the last channel is no part of a sum."""
-    if reason := KIND.refuses(Problem.parse(text), offered(runtime).device):
+    if reason := KIND.refuses(Problem.parse(text), clustered(runtime).device):
         pytest.skip(reason)
     verified(runtime, Problem.parse(text), Config.make("shifted", BASE | change))
 
@@ -77,7 +70,7 @@ def test_a_nan_stays_with_the_outputs_that_see_it(
 @pytest.mark.parametrize("text", [text for text, _ in LAYERS[1::2]])
 def test_configs_by_emulation(text: str, runtime: Runtime) -> None:
     problem = Problem.parse(text)
-    space = Space(KIND, problem, offered(runtime).device)
+    space = Space(KIND, problem, clustered(runtime).device)
     for config in {space.sample(Random(seed)) for seed in range(3)}:
         agrees(Plan.make(runtime, problem, config))
 
