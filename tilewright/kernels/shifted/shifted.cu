@@ -6,9 +6,9 @@
 // time, and so put together the first factor in registers; only the filter is read by the tensor cores themselves.
 // Nothing is turned or copied before.
 //
-//   a run of CHANNELS planes, in shared memory               a step: tap (r, s) of a run
-//   plane 0   [rows of x under the tile's rows] PITCH        rows of the product: 64 pixels of y, each
-//   plane 1   [                               ] bytes            r * dilation rows and s * dilation columns further
+//   a run of CHANNELS planes, in shared memory               a step: row r of the filter, over a run
+//   plane 0   [rows of x under the tile's rows] PITCH        rows of a product: 64 pixels of y, as tap (r, s) sees
+//   plane 1   [                               ] bytes            them, r * dilation rows and s * dilation columns on
 //   ...                                                      columns: KB output channels
 //
 // The tile is ROWS whole rows of y (rows), or IMAGES whole images (ni), of KB channels (bn). What lies outside of the
@@ -21,7 +21,7 @@
 // The sum may be split SC ways across a cluster (sc): each block then finishes some channels of the tile, whose sums it
 // reads from the shared memory of all.
 // Example: n16c64h56w56k128r3s3p1u2 in f16, ROWS = 4, KB = 128: 7 x 16 blocks of 112 pixels by two teams; one run of 64
-// planes, 9 rows of 56 pixels each, and 9 filters of 16 KB.
+// planes, 9 rows of 56 pixels each, and 3 steps of 3 filters of 16 KB.
 
 #include "products.h"
 #include "shifted_tile.h"

@@ -15,7 +15,6 @@
 #define EACH (16 / (int)sizeof(in_t))        // numbers of 16 bytes
 #define CHANNELS (CHUNKS * EACH)             // of a run: CHUNKS pieces of 16 bytes, a row of the filter
 #define RUNS ((C + CHANNELS - 1) / CHANNELS)
-#define TAPS (R * S)
 #define STEPS (RUNS * R)                     // a row of the filter over a run of channels each
 #define K_TILES ((K + KB - 1) / KB)
 #define P_TILES ((P + ROWS - 1) / ROWS)
@@ -36,9 +35,9 @@
 #define WORDS (HALF_OF(S - 1, 1) / 2 + 1)
 
 typedef struct {
-    int n0, p0, k0, images, rows, channels;    // what is first, and how many there are
-    int tile, sc, first, last;                 // tile of channels; share of the sum, its steps
-    int begin, lead;                           // element of a plane where its run begins; where the first tap does
+    int n0, p0, k0, images, rows, channels;  // what is first, and how many there are
+    int tile, sc, first, last;               // tile of channels; share of the sum, its steps
+    int begin, lead;                         // element of a plane where its run begins; where the first tap does
 } Block;
 
 INLINE Block find_block(int id) {
@@ -59,12 +58,12 @@ INLINE Block find_block(int id) {
 }
 
 typedef struct {
-    int from[2];           // bytes from where a run lies to the pixels under the first tap; PAIRED: to their first word
+    int from[2];             // bytes from where a run lies to the pixels under the first tap; PAIRED: to their word
     unsigned rows, columns;  // bit r, and 16 + r of the second pixel: row r of the filter meets the image; column s
-    int t;                 // lane of the four that share them
+    int t;                   // lane of the four that share them
 } Lane;
 
-// Which pixel of the tile pixel h of a lane is: row lane / 4 of its warp's 16, and the one 8 rows further.
+// Which pixel of the tile pixel h of a lane is, which has rows lane / 4 and lane / 4 + 8 of its warp's 16.
 #define PIXEL_OF(warp, lane, h) \
     (PAIRED ? (warp) * 16 + (lane) / 4 * 2 + (h) : (warp) * 16 + (lane) / 4 + (h) * 8)
 INLINE Lane find_lane(const Block *b, int warp, int lane) {
@@ -91,8 +90,8 @@ INLINE Lane find_lane(const Block *b, int warp, int lane) {
 #define SEES(me, h, r, s) (((me).rows >> (16 * (h) + (r)) & (me).columns >> (16 * (h) + (s)) & 1) != 0)
 // Byte of a plane that a tap is behind the first one.
 #define TAP_BYTES(r, s) (((r) * (DIL_H * W) + (s) * DIL_W) * (int)sizeof(in_t))
-// Which channel of the run a lane has in either half of product i, besides those that the lanes before it have
-// (LANE_CHANNELS * t): of numbers of 2 bytes that one and the next.
+// Which channel of the run a lane has in either half of product i, behind those of the lanes before it (LANE_CHANNELS
+// each): of numbers of 2 bytes that one and the next.
 #define LANE_CHANNELS (EACH / 4)
 #define CHANNEL_OF(i, half) ((i) * (2 * EACH) + (half) * EACH)
 // What a block reads of a plane: elements from LOW to before HIGH, whole pieces of 16 bytes.
