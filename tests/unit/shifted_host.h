@@ -3,6 +3,7 @@
 #define PIXELS_IN (H * W)
 #define PIXELS_OUT (P * Q)
 #define PACKED_BYTES (K_TILES * STEPS * S * W_BYTES)
+#define TAPS (R * S)
 #include "numbers_host.h"
 #if PRODUCTS == TF32
 #include "mma_tf32.h"
