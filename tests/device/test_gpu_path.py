@@ -127,6 +127,8 @@ SHAPES = (
     "n1c33h10w12k1r5s5p2-bf16-nhwc2nchw+maxpool2",
     "n2c72h9w12k3r3s3p2d2-i8-nhwc+bias+requant",
     "n1c20h9w8k4r3s2p1.0.0.1-tf32+silu",
+    "n2c40h9w8k37r3s3p1u2-bf16+bias+add",  # filters over nchw
+    "n1c21h8w10k24r5s3p2x1u1x2-tf32+bias",
     "n1c20h9w12k3r3s3p1-f32+bias+relu",
     "n2c17h11w13k2r3s5p1x2-f32+add0.5",
     "n1c12h10w12k1r5s5p2-f32-nchw2nhwc+maxpool2",

@@ -288,7 +288,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "plan config that is a family": (
         lambda: tw.plan("c1h1k1r1", "numpy", config="direct"),
         ConfigError,
-        "config 'direct': is a family, which --family takes",
+        "config 'direct': is a family \\(--family direct",
     ),
     "plan config by hand": (
         lambda: tw.plan("c1h1k1r1", "numpy", config=tw.Config("direct", ("x", 1))),  # type: ignore[arg-type]

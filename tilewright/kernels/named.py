@@ -89,5 +89,5 @@ def find(text: str, problem: Problem) -> Config:
     names = ", ".join(one.name for one in NAMED.values() if one.fits(problem))
     what = "is made for other layers" if text in NAMED else "must be family:name=value.name=value, or a name"
     if any(text == one.name for one in FAMILIES):
-        what = "is a family, which --family takes (in Python family=)"
+        what = f"is a family (--family {text}, in Python family={text!r}), no family:name=value.name=value"
     raise ConfigError(f"config {shortened(text)!r}: {what}; names that fit {problem}: {names or 'none'}")
