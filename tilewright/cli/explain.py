@@ -14,6 +14,7 @@ from tilewright.problem import Problem
 if TYPE_CHECKING:
     from tilewright.device import Device
     from tilewright.plans.provenance import Provenance
+    from tilewright.plans.request import Request
     from tilewright.record import Record
     from tilewright.report.explanation import Subject
 
@@ -39,18 +40,13 @@ def explain(
 
     With --arch no GPU is needed: rates are from the datasheet, winners those that ship with the package.
     """
-    problem = options.layer(layer, dtype, layout, batch).problem
-    opened.some_images(problem, "explain")
-    given = options.config_or_families(config, family, problem, deterministic)
+    about = opened.asked(layer, dtype, layout, batch, config, family, deterministic)
+    opened.some_images(about.problem, "explain")
     outputs.check({"--json": json_file})
     options.one_of(arch, device)
     from tilewright.report.explanation import document, sections, tables
 
-    subject = (
-        _here(problem, device, given, deterministic)
-        if arch is None
-        else _elsewhere(problem, arch, given, deterministic)
-    )
+    subject = _here(about, device) if arch is None else _elsewhere(about, arch)
     wanted = {"--device": device, "--family": family}
     said = "".join(f" {option} {value}" for option, value in wanted.items() if value)
     said += " --deterministic" * deterministic
@@ -60,38 +56,32 @@ def explain(
     emit(tables(found), document(found), json_file)
 
 
-def _here(problem: Problem, device: str | None, given: options.Given, deterministic: bool) -> Subject:
+def _here(about: opened.Asked, device: str | None) -> Subject:
     """Return the kernel that would run on a device, and its measurements there."""
     runtime = opened.open_device(device)
-    config, why = opened.chosen(problem, runtime, deterministic, given)
-    history = opened.store(remembers=False).records(problem, runtime.device.key, measured=True)
-    return _subject(problem, runtime.device, config, why, _allowed(history, given, deterministic))
+    config, why = about.chosen(runtime)
+    history = opened.store(remembers=False).records(about.problem, runtime.device.key, measured=True)
+    return _subject(about.problem, runtime.device, config, why, _allowed(history, about.request))
 
 
-def _elsewhere(problem: Problem, arch: str, given: options.Given, deterministic: bool) -> Subject:
+def _elsewhere(about: opened.Asked, arch: str) -> Subject:
     """Return the most likely winner on a GPU that is absent, and measurements on similar GPUs."""
     from tilewright.device import for_architecture
-    from tilewright.dispatch.choices import candidates
-    from tilewright.plans.provenance import Basis, Provenance
-    from tilewright.plans.request import Request
     from tilewright.store.hints import likely
 
-    device, store = for_architecture(arch), opened.store(remembers=False)
-    if isinstance(given, Config):
-        config, why = given, Provenance(Basis.NAMED)
-    else:
-        config, why = next(candidates(Request(problem, deterministic, given), device, "", store))
-    known = [hint.record for hint in reversed(likely(store, problem, device.key, deterministic))]
-    return _subject(problem, device, config, why, _allowed(known, given, deterministic))
+    device = for_architecture(arch)
+    config, why = next(about.likely(device))
+    hints = likely(opened.store(remembers=False), about.problem, device.key, about.request.deterministic)
+    known = [hint.record for hint in reversed(hints)]
+    return _subject(about.problem, device, config, why, _allowed(known, about.request))
 
 
-def _allowed(history: Sequence[Record], given: options.Given, deterministic: bool) -> list[Record]:
+def _allowed(history: Sequence[Record], request: Request) -> list[Record]:
     """Return the records of kernels that may be chosen: of all families, unless some are given."""
     from tilewright.kernels import FAMILIES, pick
 
-    names = () if isinstance(given, Config) else given
-    allowed = {one.name for one in (pick(FAMILIES, names) if names else FAMILIES)}
-    return [one for one in history if one.family in allowed and one.deterministic >= deterministic]
+    allowed = {one.name for one in (pick(FAMILIES, request.families) if request.families else FAMILIES)}
+    return [one for one in history if one.family in allowed and one.deterministic >= request.deterministic]
 
 
 def _subject(

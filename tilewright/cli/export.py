@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,14 +15,11 @@ from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import remark
 from tilewright.errors import CompileError, DeviceError
 from tilewright.export import FORMAT
-from tilewright.kernels.config import Config
-from tilewright.plans.provenance import Basis, Provenance
-from tilewright.problem import Problem
 
 if TYPE_CHECKING:
     from tilewright.export.bundle import Bundle
+    from tilewright.plans.provenance import Provenance
 
-GIVEN = Provenance(Basis.NAMED, verified=False)  # the files may go to people who did not choose the config
 To = Annotated[
     str, typer.Option("--to", metavar="DIR", help="The folder to write to; it is created if needed.")
 ]
@@ -47,16 +45,11 @@ def export(
     Files: its source in one file, a cubin for CUDA, a C header with launches, buffers and the packing of the
     filter, a JSON description, and a C example that checks and times it.
     """
-    problem = options.layer(layer, dtype, layout, batch).problem
-    given = options.config_or_families(config, family, problem, deterministic)
-    opened.some_images(problem, "export")
+    about = opened.asked(layer, dtype, layout, batch, config, family, deterministic)
+    opened.some_images(about.problem, "export")
     folder = _folder(to)
     options.one_of(arch, device)
-    found = (
-        _for_device(problem, device, given, deterministic)
-        if arch is None
-        else _for_architecture(problem, arch, given, deterministic)
-    )
+    found = _for_device(about, device) if arch is None else _for_architecture(about, arch)
     from tilewright.export.files import files
 
     _make(folder)
@@ -97,35 +90,32 @@ def _clear(folder: Path) -> None:
                 (folder / f"{Path(program['name']).name}.{suffix}").unlink(missing_ok=True)
 
 
-def _for_device(problem: Problem, device: str | None, given: options.Given, deterministic: bool) -> Bundle:
+def _note(about: opened.Asked, why: Provenance) -> str:
+    """Say why it is this kernel. The files may go to people who did not choose it: it is not verified."""
+    return replace(why, verified=why.verified and about.config is None).told(about.problem)
+
+
+def _for_device(about: opened.Asked, device: str | None) -> Bundle:
     from tilewright.export.bundle import bundle
 
     runtime = opened.open_device(device)
     if runtime.device.backend == "numpy":
         raise DeviceError("export: NumPy has no kernels; name a CUDA or OpenCL device, or --arch sm_90")
-    config, why = opened.chosen(problem, runtime, deterministic, given)
-    if isinstance(given, Config):
-        why = GIVEN
-    return bundle(problem, runtime.device, config, why.told(problem), runtime.compile)
+    config, why = about.chosen(runtime)
+    return bundle(about.problem, runtime.device, config, _note(about, why), runtime.compile)
 
 
-def _for_architecture(problem: Problem, arch: str, given: options.Given, deterministic: bool) -> Bundle:
+def _for_architecture(about: opened.Asked, arch: str) -> Bundle:
     """Compile for a GPU that is absent: the first of the likely winners that compiles."""
     from tilewright.device import for_architecture
-    from tilewright.dispatch.choices import candidates
     from tilewright.export.bundle import bundle
-    from tilewright.plans.request import Request
     from tilewright.runtime.nvrtc import compile_cuda, compiler
 
     device = for_architecture(arch)
-    choices = [(given, GIVEN)] if isinstance(given, Config) else candidates(
-        Request(problem, deterministic, given), device, compiler(), opened.store(remembers=False)
-    )  # fmt: skip
     last: CompileError | None = None
-    for config, why in choices:
+    for config, why in about.likely(device, compiler()):
         try:
-            told = why.told(problem)
-            return bundle(problem, device, config, told, lambda blueprint: compile_cuda(blueprint, arch))
+            return bundle(about.problem, device, config, _note(about, why), lambda b: compile_cuda(b, arch))
         except CompileError as error:
             last = error
-    raise last or CompileError(f"{problem}: no kernel takes it on {device.name}")
+    raise last or CompileError(f"{about.problem}: no kernel takes it on {device.name}")

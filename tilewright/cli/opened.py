@@ -1,8 +1,10 @@
-"""What commands open and check before they begin: a device, the user's store, the config to run."""
+"""What commands open and check before they begin: a device, the user's store, a layer's kernel."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.cli import options
@@ -10,10 +12,12 @@ from tilewright.device import parse_selector
 from tilewright.errors import DeviceError, ProblemError, StoreError
 from tilewright.kernels.config import Config
 from tilewright.plans.provenance import Basis, Provenance
+from tilewright.plans.request import Request
 from tilewright.problem import Problem, shapes
 from tilewright.tuning.options import TuneOptions
 
 if TYPE_CHECKING:
+    from tilewright.device import Device
     from tilewright.runtime.base import Runtime
     from tilewright.store import Store
 
@@ -88,16 +92,63 @@ def make_ready(runtime: Runtime, layers: list[shapes.Layer], command: str) -> No
     calibrate_once(runtime)
 
 
-def chosen(
-    problem: Problem, runtime: Runtime, deterministic: bool = False, given: options.Given = ()
-) -> tuple[Config, Provenance]:
-    """Return the given config, else the library's choice among the given families; and why."""
-    if isinstance(given, Config):
-        return given, Provenance(Basis.NAMED)
-    from tilewright.dispatch.dispatch import dispatch
+@dataclass(frozen=True)
+class Asked:
+    """A layer, and which of its kernels a command is about.
 
-    plan = dispatch(problem, runtime, store(remembers=False), deterministic, given)
-    return plan.config, plan.why
+    Attributes:
+        layer: the layer, with its name.
+        request: the layer, and which kernels the library may choose from.
+        config: the kernel that --config names; None: the library's choice.
+    """
+
+    layer: shapes.Layer
+    request: Request
+    config: Config | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """The layer."""
+        return self.request.problem
+
+    def chosen(self, runtime: Runtime) -> tuple[Config, Provenance]:
+        """Return the config that runs on a device, and why."""
+        if self.config:
+            return self.config, Provenance(Basis.NAMED)
+        from tilewright.dispatch.dispatch import entry
+
+        plan = entry(self.request, runtime, store(remembers=False)).plan
+        assert plan is not None
+        return plan.config, plan.why
+
+    def likely(self, device: Device, compiler: str = "") -> Iterator[tuple[Config, Provenance]]:
+        """Return the configs that may run on a GPU that is absent, best first, and why."""
+        if self.config:
+            return iter([(self.config, Provenance(Basis.NAMED))])
+        from tilewright.dispatch.choices import candidates
+
+        return candidates(self.request, device, compiler, store(remembers=False))
+
+
+def asked(
+    layer: str, dtype: str | None, layout: str | None, batch: int | None, config: str | None,
+    family: str | None, deterministic: bool,
+) -> Asked:  # fmt: skip
+    """Parse the options that name a layer and its kernel.
+
+    Raises:
+        OptionError: both --config and --family were given.
+    """
+    found = options.layer(layer, dtype, layout, batch)
+    if config is None:
+        families = options.families(family, "has one kernel; name that by --config")
+        return Asked(found, Request(found.problem, deterministic, families))
+    if family is not None:
+        raise options.OptionError(f"--config {config} and --family {family}: give only one of them")
+    from tilewright.arguments.choices import as_config
+
+    chosen = as_config(config, found.problem, deterministic)
+    return Asked(found, Request(found.problem, deterministic), chosen)
 
 
 def store(remembers: bool) -> Store:

@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from tilewright.errors import ProblemError, TilewrightError
-from tilewright.kernels.config import Config
-from tilewright.problem import LAYOUTS, PRECISIONS, Problem, shapes
+from tilewright.problem import LAYOUTS, PRECISIONS, shapes
 from tilewright.tuning.budget import Budget
 
 Problems = Annotated[
@@ -132,7 +131,6 @@ JsonFile = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Write the results as JSON; - prints only that."),
 ]
-Given = Config | tuple[str, ...]  # a config, or the families to choose from
 MAX_LAYERS = 1000
 
 
@@ -179,23 +177,6 @@ def one_of(arch: str | None, device: str | None) -> None:
     """
     if arch is not None and device is not None:
         raise OptionError("--arch and --device: give only one of them")
-
-
-def config_or_families(
-    text: str | None, names: str | None, problem: Problem, deterministic: bool
-) -> Given:
-    """Parse --config and --family, of which at most one may be given.
-
-    Raises:
-        OptionError: both were given.
-    """
-    if text is not None and names is not None:
-        raise OptionError(f"--config {text} and --family {names}: give only one of them")
-    if text is None:
-        return families(names, "has one kernel; name that by --config")
-    from tilewright.arguments.choices import as_config
-
-    return as_config(text, problem, deterministic)
 
 
 def families(text: str | None, untunable: str = "cannot be tuned; leave it out") -> tuple[str, ...]:

@@ -29,19 +29,17 @@ def profile(
     The figures come from NVIDIA's ncu where it is installed and permitted, and from the model otherwise; the
     output says which.
     """
-    named = options.layer(layer, dtype, layout, batch)
-    problem = named.problem
-    given = options.config_or_families(config, family, problem, deterministic)
+    about = opened.asked(layer, dtype, layout, batch, config, family, deterministic)
     outputs.check({"--json": json_file})
     runtime = opened.open_device(device)
-    opened.make_ready(runtime, [named], "profile")  # calibrates here, not in the process that ncu profiles
+    opened.make_ready(runtime, [about.layer], "profile")  # calibrates here, not in what ncu profiles
     from tilewright.plans.plan import Plan
     from tilewright.profiling import profile as profiled
 
-    chosen, why = opened.chosen(problem, runtime, deterministic, given)
-    found = profiled(Plan.make(runtime, problem, chosen))
-    facts = {"problem": str(problem), "device": runtime.device.name, "config": str(chosen)}
-    facts["note"] = why.told(problem)
+    chosen, why = about.chosen(runtime)
+    found = profiled(Plan.make(runtime, about.problem, chosen))
+    facts = {"problem": str(about.problem), "device": runtime.device.name, "config": str(chosen)}
+    facts["note"] = why.told(about.problem)
     emit(_tables(found, facts), {**facts, **asdict(found)}, json_file)
 
 

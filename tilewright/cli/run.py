@@ -35,15 +35,14 @@ def run(
     The kernel is the tuned winner; without one, that of a similar layer, or the model's choice. --family
     limits the choice; --config names the kernel.
     """
-    named = options.layer(layer, dtype, layout, batch)
-    problem = named.problem
-    given = options.config_or_families(config, family, problem, deterministic)
+    about = opened.asked(layer, dtype, layout, batch, config, family, deterministic)
     outputs.check({"--json": json_file})
     runtime = opened.open_device(device)
-    opened.make_ready(runtime, [named], "run")
-    foretell([named], runtime)
-    chosen, why = opened.chosen(problem, runtime, deterministic, given)
-    facts = {**_measured(problem, runtime, chosen, seed), "note": replace(why, verified=True).told(problem)}
+    opened.make_ready(runtime, [about.layer], "run")
+    foretell([about.layer], runtime)
+    chosen, why = about.chosen(runtime)
+    note = replace(why, verified=True).told(about.problem)
+    facts = {**_measured(about.problem, runtime, chosen, seed), "note": note}
     emit(_table(facts), facts, json_file)
 
 
