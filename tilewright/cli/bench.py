@@ -13,7 +13,7 @@ import typer
 from tilewright.cli import opened, options, outputs, stopping
 from tilewright.cli.screen import ProgressBar, foretell, remark, show, wrote
 from tilewright.cli.session import TuningSession
-from tilewright.errors import StoreError, count
+from tilewright.errors import StoreError
 from tilewright.report.plot import draw, drawable
 from tilewright.report.results import Results, earlier_results, parse
 from tilewright.report.results_table import results_table
@@ -226,8 +226,7 @@ def _report(bench_run: _BenchRun, files: Mapping[str, Path | None], all_families
         _write(bench_run.document(), files, all_families)
     if bench_run.left:
         everything = len(bench_run.layers)
-        done, all_of_them = everything - len(bench_run.left), count(everything, "layer")
-        said = stopping.LAYERS.format(done=done, all=all_of_them)
+        said = stopping.layers_done(everything - len(bench_run.left), everything)
         remark(said + outputs.way_on(files["--json"]))
 
 

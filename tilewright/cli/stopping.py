@@ -21,10 +21,8 @@ from typing import Any
 import typer
 
 from tilewright.cli import outputs
+from tilewright.errors import count
 
-LAYERS = "stopped: {done} of {all} done; all trials so far are kept"
-STOPPED = "stopped before the end"
-KEPT = "; what was stored is kept"
 PATIENCE_S = 2.0  # until the second thread takes over, if the main thread does not handle the signal
 LOST_S = 5.0  # likewise, if it did, but the exception was lost
 
@@ -36,11 +34,18 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM was received."""
 
 
-def status(error: BaseException | None) -> int:
-    """Return the exit status: 130 after Ctrl-C, 143 after SIGTERM, 141 if the output's reader has gone."""
-    if isinstance(error, BrokenPipeError):
-        return 141
-    return 143 if isinstance(error, Terminated) else 130
+@dataclass
+class Stop:
+    """The reason why work ended early, if it did: a signal, or the reader of its output has gone."""
+
+    error: KeyboardInterrupt | BrokenPipeError | None = None
+
+    def leave(self) -> None:
+        """End the command with its status, if its work was stopped."""
+        if isinstance(self.error, BrokenPipeError):
+            raise typer.Exit(141)
+        if self.error:
+            raise typer.Exit(143 if isinstance(self.error, Terminated) else 130)
 
 
 def stoppable(command: Callable[..., None], stores: bool = True) -> Callable[..., None]:
@@ -48,44 +53,30 @@ def stoppable(command: Callable[..., None], stores: bool = True) -> Callable[...
 
     One that ``stores`` says that what was stored is kept.
     """
-    said = STOPPED + KEPT * stores
+
+    def say() -> None:
+        print("stopped before the end" + "; what was stored is kept" * stores, file=sys.stderr, flush=True)
 
     @functools.wraps(command)
     def run(*args: Any, **options: Any) -> None:
-        with _listening(said):
-            try:
+        with _listening():
+            with until_stopped(say) as stop:
                 command(*args, **options)
-            except KeyboardInterrupt as error:
-                _caught.set()
-                _say(said)
-                raise typer.Exit(status(error)) from None
-            except BrokenPipeError as error:
-                outputs.drop_stdout()
-                raise typer.Exit(status(error)) from None
+            if isinstance(stop.error, KeyboardInterrupt):
+                say()
+            stop.leave()
 
     return run
 
 
 @contextmanager
 def at_end(report: Callable[[], None]) -> Iterator[None]:
-    """Within a ``with``, call ``report`` first if the second thread has to end the process."""
+    """Within a ``with``, the innermost, call ``report`` first if the second thread has to end the process."""
     _at_end.append(report)
     try:
         yield
     finally:
         _at_end.remove(report)
-
-
-@dataclass
-class Stop:
-    """The reason why work ended early, if it did."""
-
-    error: KeyboardInterrupt | BrokenPipeError | None = None
-
-    def leave(self) -> None:
-        """End the command, if its work was stopped."""
-        if self.error:
-            raise typer.Exit(status(self.error))
 
 
 @contextmanager
@@ -106,12 +97,13 @@ def until_stopped(report: Callable[[], None]) -> Iterator[Stop]:
             stop.error = error
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def layers_done(done: int, everything: int) -> str:
+    """Say how far a stopped command came."""
+    return f"stopped: {done} of {count(everything, 'layer')} done; all trials so far are kept"
 
 
 @contextmanager
-def _listening(said: str) -> Iterator[None]:
+def _listening() -> Iterator[None]:
     """Raise on both signals, and watch that the main thread handles them: only it receives signals."""
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield
@@ -127,7 +119,7 @@ def _listening(said: str) -> Iterator[None]:
     awake, waker = os.pipe()
     os.set_blocking(waker, False)
     before = signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(awake, heard, said), daemon=True).start()
+    threading.Thread(target=_watch, args=(awake, heard), daemon=True).start()
     for number in ours:
         signal.signal(number, raise_it)
     try:
@@ -139,13 +131,13 @@ def _listening(said: str) -> Iterator[None]:
         os.close(waker)  # ends the watcher
 
 
-def _watch(awake: int, heard: threading.Event, said: str) -> None:
+def _watch(awake: int, heard: threading.Event) -> None:
     """End the process if the main thread does not handle a signal, or loses its exception."""
     while number := os.read(awake, 1):
         if number[0] not in (signal.SIGINT, signal.SIGTERM):
             continue
         if not (heard.wait(PATIENCE_S) and _caught.wait(LOST_S)):
-            for report in _at_end or [functools.partial(_say, said)]:
+            for report in _at_end[-1:]:
                 report()
             sys.stdout.flush()
             os._exit(143 if number[0] == signal.SIGTERM else 130)

@@ -9,7 +9,7 @@ import typer
 from tilewright.cli import opened, options, outputs, stopping
 from tilewright.cli.screen import ProgressBar, emit, foretell, remark
 from tilewright.cli.session import TuningSession
-from tilewright.errors import CompileError, ProblemError, RunError, count
+from tilewright.errors import CompileError, ProblemError, RunError
 from tilewright.problem.shapes import Layer
 from tilewright.report.table import (
     BEATS_NOTE,
@@ -66,7 +66,7 @@ def tune(
             }  # fmt: skip
             emit(_table(rows), document, json_file)
         if len(rows) < len(found):
-            remark(stopping.LAYERS.format(done=len(rows), all=count(len(found), "layer")) + _AGAIN)
+            remark(stopping.layers_done(len(rows), len(found)) + _AGAIN)
 
     with ProgressBar(len(found), "tuning") as progress:
         session = TuningSession(runtime, store, progress, wanted)
