@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.cli import main, outputs
+from tilewright.cli.results_file import ResultsFile
 from tilewright.files import locked
 
 A = "n1c8h8w8k8r3s3p1-f32"
@@ -230,7 +231,7 @@ def test_what_another_command_is_writing_is_left_alone(
 ) -> None:
     """Each writes all the rows that it has: the other's would be lost."""
     (tmp_path / "link.json").symlink_to("t.json")
-    with outputs.alone(Path("t.json")):
+    with ResultsFile(Path("t.json"), resume=False).alone():
         for name in ("t.json", "link.json"):
             assert main([*command, "--json", name, "--resume"]) == 2
             assert f"error: --json {name}: another tilewright is writing it; wait" in capsys.readouterr().err

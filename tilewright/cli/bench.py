@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.cli import opened, options, outputs, stopping
+from tilewright.cli.results_file import ResultsFile
 from tilewright.cli.screen import ProgressBar, foretell, remark, show, wrote
 from tilewright.cli.session import TuningSession
 from tilewright.errors import StoreError
@@ -92,8 +93,8 @@ def bench(
     asked = [option for option, value in tuning.items() if value]
     if no_tune and asked:
         raise options.OptionError(f"--no-tune and {asked[0]}: give only one of them")
-    source = outputs.to_resume(json_file) if resume else None
-    with outputs.alone(json_file):
+    kept = ResultsFile(json_file, resume)
+    with kept.alone():
         if no_tune:
             store, runtime = opened.store(remembers=False), opened.open_device(device)
         else:
@@ -103,14 +104,14 @@ def bench(
         bar = ProgressBar(len(found), "bench")
         session = TuningSession(runtime, store, bar, wanted, share=0.6)
         work, limit_text = _work(session, _peers(peers, runtime.device), no_tune), str(wanted.budget or "")
-        before = earlier_results(source, runtime.device.key, work.protocol(limit_text))
+        before = earlier_results(kept.source, runtime.device.key, work.protocol(limit_text))
         opened.room(found, runtime)
         opened.calibrate(runtime)
         foretell(found, runtime)
         bench_run = _BenchRun(work, limit_text, found, before)
-        report = partial(_report, bench_run, files, all_families)
+        report = partial(_report, bench_run, files, kept.way_on, all_families)
         with bar, session.children, stopping.until_stopped(report) as stop:
-            bench_run.measure_all(bar, json_file)
+            bench_run.measure_all(bar, kept)
         report()
         stop.leave()
         if bench_run.without_time:
@@ -144,13 +145,13 @@ class _BenchRun:
         """The layers for which our kernel has no time; their rows say why."""
         return [layer for layer in self.layers if self.rows[_key(layer)].ours.cold_us is None]
 
-    def measure_all(self, progress: ProgressBar, json_file: Path | None) -> None:
+    def measure_all(self, progress: ProgressBar, kept: ResultsFile) -> None:
         """Measure the layers without a row, and save all rows after each."""
         for layer in self.layers:
             said = "kept from the file"
             if layer in self.left:
                 said = self.measure(layer)
-                if lost := outputs.keep(self.document(), json_file):
+                if lost := kept.keep(self.document()):
                     said += f"; {lost}"
             progress.finished(f"{layer.name}: {said}")
 
@@ -220,14 +221,15 @@ def _peers(names: str | None, device: Device) -> tuple[Peer, ...]:
     return tuple(peer for peer in here if peer in found)
 
 
-def _report(bench_run: _BenchRun, files: Mapping[str, Path | None], all_families: bool) -> None:
+def _report(
+    bench_run: _BenchRun, files: Mapping[str, Path | None], way_on: str, all_families: bool
+) -> None:
     """Report the rows so far, and say how many layers have none."""
     if bench_run.rows:
         _write(bench_run.document(), files, all_families)
     if bench_run.left:
         everything = len(bench_run.layers)
-        said = stopping.layers_done(everything - len(bench_run.left), everything)
-        remark(said + outputs.way_on(files["--json"]))
+        remark(stopping.layers_done(everything - len(bench_run.left), everything) + way_on)
 
 
 def _write(document: dict[str, Any], files: Mapping[str, Path | None], all_families: bool) -> None:

@@ -6,14 +6,14 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tilewright.cli.options import OptionError
 from tilewright.errors import printable
-from tilewright.files import atomic_write, locked
+from tilewright.files import atomic_write
 from tilewright.problem.shapes import file_of
 
 TO_STDOUT = ("--json", "--markdown", "--csv", "--html", "FILE")  # text
@@ -38,7 +38,7 @@ def check(files: Mapping[str, Path | None], read: Iterable[Path | str] = ()) -> 
         if is_stdout(file) and option not in TO_STDOUT:
             raise OptionError(f"{option} -: cannot be printed to standard output; name a file")
         place = "-" if is_stdout(file) else _writable(file, option)
-        if place in taken and not (isinstance(place, Path) and _endless(place)):
+        if place in taken and not (isinstance(place, Path) and is_endless(place)):
             raise OptionError(f"{option} {file}: {taken[place]} is already written there; name another file")
         if place in inputs:
             raise OptionError(f"{option} {file}: is read by this command; name another file")
@@ -46,7 +46,7 @@ def check(files: Mapping[str, Path | None], read: Iterable[Path | str] = ()) -> 
     return "-" in taken
 
 
-def _endless(file: Path) -> bool:
+def is_endless(file: Path) -> bool:
     """Whether a file accepts any number of writes: /dev/null, a pipe."""
     return file.exists() and not file.is_file()
 
@@ -54,66 +54,6 @@ def _endless(file: Path) -> bool:
 def is_stdout(file: Path | None) -> bool:
     """Whether a file is standard output."""
     return str(file) == "-"
-
-
-def is_replaceable(file: Path) -> bool:
-    """Whether a file can be rewritten: not standard output, a pipe or a device."""
-    return not is_stdout(file) and not _endless(file)
-
-
-def to_resume(json_file: Path | None) -> Path:
-    """Return the file that --resume continues from.
-
-    Raises:
-        OptionError: none was named, or it is not a regular file.
-    """
-    if json_file is None or not is_replaceable(json_file):
-        raise OptionError("--resume: continues the file given by --json; give --json FILE too")
-    return json_file
-
-
-def way_on(json_file: Path | None) -> str:
-    """Say how to go on after a stopped run: its layers are kept only if the results went to a file."""
-    if json_file is None or not is_replaceable(json_file):
-        return "; run the same command again, with --json FILE to keep the layers that are done"
-    return "; the same command with --resume continues"
-
-
-@contextmanager
-def alone(json_file: Path | None) -> Iterator[None]:
-    """Hold a lock on the file of --json, within a ``with``, against other commands that save as they go.
-
-    Each of them writes its complete results: rows of the other would be lost.
-
-    Raises:
-        OptionError: another command holds the lock.
-    """
-    with ExitStack() as held:
-        if json_file is not None and is_replaceable(json_file):
-            real = json_file.resolve()
-            try:
-                held.enter_context(locked(real.with_name(f"{real.name}.lock"), wait=False))
-            except BlockingIOError:
-                raise OptionError(
-                    f"--json {json_file}: another tilewright is writing it; wait for its end and add to it "
-                    "with --resume, or name another file"
-                ) from None
-            except OSError:
-                pass  # a folder that is read-only or does not support locks
-        yield
-
-
-def keep(document: Any, json_file: Path | None) -> str:
-    """Write the results so far to the file of --json: a crash or a kill loses only the current layer.
-
-    Returns why it cannot be written, or nothing: the work goes on, since the disk may have room at its end.
-    """
-    if json_file is not None and is_replaceable(json_file):
-        try:
-            write(json_file, as_json(document), "--json")
-        except OptionError as error:
-            return str(error)
-    return ""
 
 
 def as_json(document: Any) -> str:
@@ -167,12 +107,12 @@ def write(file: Path, content: str | bytes, option: str) -> None:
 
 def _behind_links(file: Path) -> Path:
     """Return the file with links resolved; a pipe or a device as named, since it may have no other name."""
-    return file if _endless(file) else file.resolve()
+    return file if is_endless(file) else file.resolve()
 
 
 def _is_replaced(file: Path) -> bool:
     """Whether a file can be replaced by a rename: it is regular, and its folder can be written."""
-    return not _endless(file) and os.access(file.parent, os.W_OK)
+    return not is_endless(file) and os.access(file.parent, os.W_OK)
 
 
 def _tried(real: Path) -> Path:

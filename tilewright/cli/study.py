@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.cli import opened, options, outputs, stopping
+from tilewright.cli.results_file import ResultsFile
 from tilewright.cli.screen import remark, show, wrote
 from tilewright.errors import printable
 
@@ -87,27 +88,27 @@ def study(
     wanted, limit = study_run.chosen(found, _numbers(part)), options.budget(budget)
     files = {"--json": json_file, "--markdown": markdown, "--html": html, "--plot": plot}
     quiet = outputs.check(files)
-    source = outputs.to_resume(json_file) if resume else None
+    kept = ResultsFile(json_file, resume)
     if plot is not None:
         drawable(plot)
-    with outputs.alone(json_file):
+    with kept.alone():
         store = opened.store(remembers=limit is not None)
         runtime = opened.open_device(device)
         opened.needs_kernels(runtime, "study")
         children = WorkerPool()
         lab = _lab(runtime, store, quick, found.rounds, limit, children)
-        earlier = study_run.earlier_result(source, found, lab) if source else None
+        earlier = study_run.earlier_result(kept.source, found, lab) if kept.source else None
         so_far = study_run.StudyRun(found, wanted, earlier)
         opened.calibrate_once(runtime)
         if so_far.before:
-            remark(f"{source}: {so_far.left() or 'all parts asked for are done'}")
+            remark(f"{kept.source}: {so_far.left() or 'all parts asked for are done'}")
 
-        report = partial(_report, so_far, lab, files, quiet)
+        report = partial(_report, so_far, lab, files, kept.way_on, quiet)
         with children, stopping.until_stopped(report) as stop:
             for done in so_far.done:
                 _print(done, so_far, quiet)
             for grown in so_far.run(lab):
-                if lost := outputs.keep(document_of(so_far.result(lab)), json_file):
+                if lost := kept.keep(document_of(so_far.result(lab))):
                     remark(lost)
                 if not grown.left:
                     _print(grown, so_far, quiet)
@@ -115,7 +116,9 @@ def study(
         stop.leave()
 
 
-def _report(so_far: StudyRun, lab: Lab, files: Mapping[str, Path | None], quiet: bool) -> None:
+def _report(
+    so_far: StudyRun, lab: Lab, files: Mapping[str, Path | None], way_on: str, quiet: bool
+) -> None:
     """Print the parts that were begun, write the requested files, and say what is left."""
     for begun in so_far.parts:
         if begun.left and begun.rows:
@@ -123,7 +126,7 @@ def _report(so_far: StudyRun, lab: Lab, files: Mapping[str, Path | None], quiet:
     if so_far.parts:
         _write(so_far.result(lab), files, quiet)
     if left := so_far.left():
-        remark(f"stopped: {left}{outputs.way_on(files['--json'])}")
+        remark(f"stopped: {left}{way_on}")
 
 
 def _print(part: PartResult, so_far: StudyRun, quiet: bool) -> None:
