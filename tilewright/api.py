@@ -138,15 +138,15 @@ def conv2d(
         >>> y.shape, float(y[0, 0, 0, 0])
         ((1, 3, 1, 1), 6.0)
     """
-    seen_x, seen_w, beside = look("x", x), look("w", w), look_at(bias=bias, z=z, out=out, scale=scale)
+    given = {"x": look("x", x), "w": look("w", w), **look_at(bias=bias, z=z, out=out, scale=scale)}
     problem = problem_of(
-        seen_x, seen_w, beside, alpha=alpha, beta=beta, activation=activation, pool=pool, stride=stride,
-        padding=padding, dilation=dilation, groups=groups, layout=layout, math=math,
+        given, alpha=alpha, beta=beta, activation=activation, pool=pool, stride=stride, padding=padding,
+        dilation=dilation, groups=groups, layout=layout, math=math,
     )  # fmt: skip
-    runtime, families = runtime_for(seen_x, device), as_families(family)
+    runtime, families = runtime_for(given["x"], device), as_families(family)
     request = Request(problem, as_flag("deterministic", deterministic), families)
     layer = _layer(entry(request, runtime, default_store()))
-    return layer.run(seen_x, seen_w, beside, layout)
+    return layer.run(given, layout=layout)
 
 
 @untraced

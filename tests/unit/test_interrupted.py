@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.arrays.look import look
+from tilewright.arrays.look import look_at
 from tilewright.errors import RunError
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
@@ -58,7 +58,7 @@ def test_a_call_waits_for_the_device_before_it_raises(
     synchronize, told = interrupted(runtime, kind, 3)
     monkeypatch.setattr(runtime, "synchronize", synchronize)
     with pytest.raises(kind, match="first"):
-        plan.run(look("x", x), look("w", w) if packs else packed.memory, {})
+        plan.run(look_at(x=x, w=w if packs else None), None if packs else packed.memory)
     assert told == ["interrupted"] * 3 + ["done"]
 
 

@@ -197,15 +197,16 @@ def test_a_tensor_that_lies_both_ways_is_told_by_its_shape() -> None:
         return ArrayView("x", array, ArraySpec(library, "cpu", "f32", shape, strides), array.ctypes.data)
 
     for shape, turned in (((2, 1, 5, 6), True), ((2, 5, 6, 1), False)):
-        binding._shaped_input(one, str(one), given("torch", *shape), "nchw")
-        array, seen_as_nchw = binding._input(one, given("torch", *shape), "nchw")
+        binding.require_fit(one, {"x": given("torch", *shape)}, "nchw")
+        seen_as_nchw = binding.is_turned(one, given("torch", *shape), "nchw")
+        array = binding._input(one, given("torch", *shape), seen_as_nchw)
         assert array.shape == (2, 5, 6, 1) and seen_as_nchw == turned
     for seen, layout in ((given("torch", 2, 1, 5, 6), "nhwc"), (given("numpy", 2, 1, 5, 6), "nchw")):
         with pytest.raises(ArrayError, match=r"must be \(2, 5, 6, 1\)"):
-            binding._shaped_input(one, str(one), seen, layout)
+            binding.require_fit(one, {"x": seen}, layout)
     two = Problem.parse("n2c2h5w6k3r1s1-f32-nhwc")
     with pytest.raises(ArrayError, match=r"must be \(2, 5, 6, 2\)"):
-        binding._shaped_input(two, str(two), given("torch", 2, 2, 5, 6), "nchw")
+        binding.require_fit(two, {"x": given("torch", 2, 2, 5, 6)}, "nchw")
 
 
 class Spilling(NumpyRuntime):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import NoneType
 
@@ -15,7 +15,7 @@ from tilewright.arrays.view import ArrayView
 from tilewright.device import parse_selector
 from tilewright.dtypes import FULL
 from tilewright.errors import ArrayError, ProblemError, shown
-from tilewright.plans.binding import require_fit
+from tilewright.plans.binding import Given, require_fit
 from tilewright.problem import LAYOUTS, MATHS, STORED, Problem
 from tilewright.problem.activations import ACTIVATIONS, SHORT, meant
 from tilewright.problem.epilogue import POOLS, Epilogue, Pool
@@ -81,8 +81,8 @@ def pads(value: object, extent: Pair, taps: Pair, stride: Pair, dilation: Pair) 
     return numbers[0], numbers[0], numbers[-1], numbers[-1]
 
 
-def problem_of(x: ArrayView, w: ArrayView, beside: Mapping[str, ArrayView], **words: object) -> Problem:
-    """Build the Problem from the arrays (``beside``: bias, z, out, scale) and the arguments of ``conv2d``.
+def problem_of(arrays: Given, **words: object) -> Problem:
+    """Build the Problem from the arrays and the other arguments of ``conv2d``.
 
     The result is cached, so that later calls with arguments of the same kinds skip the checks.
 
@@ -94,12 +94,12 @@ def problem_of(x: ArrayView, w: ArrayView, beside: Mapping[str, ArrayView], **wo
     given = tuple(tuple(word) if type(word) is list else word for word in words.values())
     inner = [part for word in given if type(word) is tuple for part in word]
     if not (_IMMUTABLE_OR_ROW.issuperset(types) and _IMMUTABLE.issuperset(map(type, inner))):
-        return _read(x, w, beside, **words)  # an array as a factor, say, may change in place
-    specs = (*beside, *(seen.spec for seen in (x, w, *beside.values())))
+        return _read(arrays, **words)  # an array as a factor, say, may change in place
+    specs = (*arrays, *(seen.spec for seen in arrays.values()))
     key = (specs, given, types, *map(type, inner))  # 1, 1.0 and True are equal
     found = _problems.get(key)
     if found is None:
-        found = _read(x, w, beside, **words)
+        found = _read(arrays, **words)
         if len(_problems) >= MOST_PROBLEMS:
             _problems.clear()
         _problems[key] = found
@@ -107,15 +107,14 @@ def problem_of(x: ArrayView, w: ArrayView, beside: Mapping[str, ArrayView], **wo
 
 
 def _read(
-    x: ArrayView, w: ArrayView, beside: Mapping[str, ArrayView], *, alpha: object, beta: object,
-    activation: object, pool: object, stride: object, padding: object, dilation: object, groups: object,
-    layout: object, math: object,
+    arrays: Given, *, alpha: object, beta: object, activation: object, pool: object, stride: object,
+    padding: object, dilation: object, groups: object, layout: object, math: object,
 ) -> Problem:  # fmt: skip
-    same_home(x, w, *beside.values())
-    bias, z, scale = (name in beside for name in ("bias", "z", "scale"))
+    same_home(*arrays.values())
+    x, w, (bias, z, scale) = arrays["x"], arrays["w"], (name in arrays for name in ("bias", "z", "scale"))
     epilogue = _epilogue(bias, z, alpha, beta, activation, pool)
     found = _layer(x, w, epilogue, stride, padding, dilation, groups, layout, math, scale)
-    require_fit(found, x, beside, str(layout))
+    require_fit(found, arrays, str(layout))
     return found
 
 

@@ -16,13 +16,16 @@ from tilewright.arrays.use import (
     typed,
     writable,
 )
-from tilewright.arrays.view import Array, ArrayView
+from tilewright.arrays.view import Array, ArrayView, Shape
 from tilewright.errors import ArrayError
 from tilewright.plans.plan import unlike
 from tilewright.problem import Problem
 
 MOST_SIGNATURES = 64  # that a layer remembers
 _TURNED = "channels_last, as x is"
+
+# The arrays of a call, by the names of its arguments: x, w unless it is packed, bias, z, out, scale.
+Given = Mapping[str, ArrayView]
 
 
 class Binding:
@@ -51,18 +54,14 @@ class Binding:
         shaped(w, self._problem.w_shape, self._name)
         return in_place(w)
 
-    def bind(
-        self, x: ArrayView, given: Mapping[str, ArrayView], beside: Mapping[str, ArrayView], layout: str
-    ) -> tuple[Mapping[str, Array], Array]:
+    def bind(self, given: Given, layout: str) -> tuple[Mapping[str, Array], Array]:
         """Return the kernel's operands except the filter, and the output as the caller gets it.
 
         A call whose signature (layout, names and specs of its arrays) is known to fit is not validated again:
         calls are short.
 
         Args:
-            x: the input.
-            given: all arrays of the call, by name.
-            beside: of these bias, z, out, scale.
+            given: the arrays.
             layout: in which the caller sees shapes; only with nchw a channels_last tensor is (N, C, H, W).
 
         Raises:
@@ -73,91 +72,71 @@ class Binding:
         signature = (layout, *given, *[seen.spec for seen in given.values()])
         known = self._known.get(signature)
         if known is None:
-            self._fit(x, given, beside, layout)
+            self._fit(given, layout)
         if "out" in given:
             writable(given["out"], *[seen for name, seen in given.items() if name != "out"])
         if known and all([seen.aligned for seen in given.values()]):
-            return self._as_they_are(x, beside)
-        arrays, result = self._looked_at(x, beside, layout)
+            return self._as_they_are(given)
+        arrays, result = self._looked_at(given, layout)
         if known is None:
             same = [arrays[name] is given[name].array for name in arrays if name in given]
             most = list(self._known.items())[:MOST_SIGNATURES]
             self._known = {**dict(most), signature: all(same) and result is arrays["y"]}
         return arrays, result
 
-    def _fit(
-        self, x: ArrayView, given: Mapping[str, ArrayView], beside: Mapping[str, ArrayView], layout: str
-    ) -> None:
+    def _fit(self, given: Given, layout: str) -> None:
         """Refuse what is missing, superfluous, elsewhere, or of another dtype or shape."""
         if (names := {"w", "y", *given} - {"out"}) != self._operands.keys():
             raise unlike(self._problem, names)
-        self._at_home(x)
+        self._at_home(given["x"])
         same_home(*given.values())
-        for name in ("x", "w"):
-            if name in given:
-                typed(given[name], self._problem.stored, f" for {self._name}")
-        _shaped_input(self._problem, self._name, x, layout)
-        require_fit(self._problem, x, beside, layout)
+        require_fit(self._problem, given, layout)
 
     def _at_home(self, seen: ArrayView) -> None:
         if seen.device != self._home:
             raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {self._home}, where the plan runs")
 
-    def _as_they_are(self, x: ArrayView, beside: Mapping[str, ArrayView]) -> tuple[dict[str, Array], Array]:
+    def _as_they_are(self, given: Given) -> tuple[dict[str, Array], Array]:
         """Bind arrays of a signature that is known to need no conversion."""
-        arrays = {name: seen.array for name, seen in beside.items()}
-        y = arrays.pop("out") if "out" in arrays else empty(x, self._problem.y_shape, self._problem.dtype_out)
-        return {"x": x.array, "y": y, **arrays}, y
+        arrays = {name: seen.array for name, seen in given.items() if name not in ("w", "out")}
+        pr, out = self._problem, given.get("out")
+        y = arrays["y"] = empty(given["x"], pr.y_shape, pr.dtype_out) if out is None else out.array
+        return arrays, y
 
-    def _looked_at(
-        self, x: ArrayView, beside: Mapping[str, ArrayView], layout: str
-    ) -> tuple[dict[str, Array], Array]:
+    def _looked_at(self, given: Given, layout: str) -> tuple[dict[str, Array], Array]:
         """Bind arrays of any signature that fits."""
-        pr = self._problem
-        source, turned = _input(pr, x, layout)
-        target, result = _output(pr, x, beside.get("out"), turned)
-        arrays = {"x": source, "y": target}
-        for key, seen in beside.items():
-            if key != "out":
-                arrays[key] = _residual(seen, turned) if key == "z" else in_place(seen)
+        pr, x = self._problem, given["x"]
+        turned = is_turned(pr, x, layout)
+        arrays, back = {"x": _input(pr, x, turned)}, turned and pr.layout_out == "nhwc"
+        arrays["y"], result = _output(pr, x, given.get("out"), back)
+        for name, seen in given.items():
+            if name not in ("x", "w", "out"):
+                arrays[name] = _residual(seen, back) if name == "z" else in_place(seen)
         return arrays, result
 
 
-def require_fit(pr: Problem, x: ArrayView, beside: Mapping[str, ArrayView], layout: str) -> None:
-    """Refuse bias, z, out or scale of a wrong dtype or shape, before a kernel is compiled.
+def require_fit(pr: Problem, given: Given, layout: str) -> None:
+    """Refuse arrays of a wrong dtype or shape, before a kernel is compiled.
 
     Raises:
         ArrayError: an array is; says what it must be.
     """
-    name, turned = str(pr), _turned(pr, x, layout) and pr.layout_out == "nhwc"
-    operands, in_nchw = pr.operands, {"z": (pr.n, pr.k, pr.p, pr.q), "out": (pr.n, pr.k, pr.y_p, pr.y_q)}
-    for key, seen in beside.items():
+    name, operands, in_nchw = str(pr), pr.operands, dict[str, Shape]()
+    if is_turned(pr, given["x"], layout):
+        in_nchw = {"x": (pr.n, pr.c, pr.h, pr.w)}
+        if pr.layout_out == "nhwc":
+            in_nchw |= {"z": (pr.n, pr.k, pr.p, pr.q), "out": (pr.n, pr.k, pr.y_p, pr.y_q)}
+    for key, seen in given.items():
         one = operands["y" if key == "out" else key]
         typed(seen, one.dtype, f" for {name}")
         if key in ("bias", "scale"):
             shaped(seen, one.shape, f"{name}: one for each filter")
-        elif turned:
-            shaped(seen, in_nchw[key], name + " in channels_last" * (key == "z"))
         else:
-            shaped(seen, one.shape, name)
+            why = name + " in channels_last" * (key in in_nchw and key != "out")
+            shaped(seen, in_nchw.get(key, one.shape), why)
 
 
-def _shaped_input(pr: Problem, name: str, x: ArrayView, layout: str) -> None:
-    if _turned(pr, x, layout):
-        shaped(x, (pr.n, pr.c, pr.h, pr.w), name + " in channels_last")
-    else:
-        shaped(x, pr.x_shape, name)
-
-
-def _input(pr: Problem, x: ArrayView, layout: str) -> tuple[Array, bool]:
-    """Return the kernel's input, and whether the caller sees an output in nhwc as (N, C, H, W)."""
-    if _turned(pr, x, layout):
-        view = to_nhwc(x.array)
-        return (on_host(view) if x.device == "cpu" else view), pr.layout_out == "nhwc"
-    return in_place(x, " or plan for nhwc" if pr.layout_in == "nchw" and x.channels_last else ""), False
-
-
-def _turned(pr: Problem, x: ArrayView, layout: str) -> bool:
+def is_turned(pr: Problem, x: ArrayView, layout: str) -> bool:
     """Whether the caller sees an input in nhwc as (N, C, H, W); if its strides fit both, by its shape."""
     if pr.layout_in != "nhwc" or layout != "nchw":
         return False
@@ -165,8 +144,16 @@ def _turned(pr: Problem, x: ArrayView, layout: str) -> bool:
     return x.spec.channels_last or (by_shape and x.spec.both_ways)
 
 
+def _input(pr: Problem, x: ArrayView, turned: bool) -> Array:
+    """Return the kernel's input; ``turned``: the caller sees nhwc as (N, C, H, W)."""
+    if turned:
+        view = to_nhwc(x.array)
+        return on_host(view) if x.device == "cpu" else view
+    return in_place(x, " or plan for nhwc" if pr.layout_in == "nchw" and x.channels_last else "")
+
+
 def _residual(z: ArrayView, turned: bool) -> Array:
-    """Return the kernel's residual; ``turned``: the caller sees nhwc as (N, C, H, W)."""
+    """Return the kernel's residual."""
     if not turned:
         return in_place(z)
     view = look("z", to_nhwc(z.array))

@@ -14,7 +14,7 @@ from tilewright.arrays.view import Array, ArrayView
 from tilewright.device import Device
 from tilewright.errors import DeviceError
 from tilewright.kernels.config import Config
-from tilewright.plans.binding import Binding
+from tilewright.plans.binding import Binding, Given
 from tilewright.plans.bound_call import BoundCall, BoundLaunches
 from tilewright.plans.packed import Packed, packed_memory
 from tilewright.plans.plan import Plan
@@ -169,29 +169,23 @@ class LayerPlan:
             DeviceError: this process was forked from the one that opened the device.
         """
         memory = packed_memory(packed_w, self.problem, self.config, self._where)
-        beside = look_at(bias=bias, z=z, out=out, scale=scale)
-        return self.run(look("x", x), memory, beside)
+        given = look_at(bias=bias, z=z, out=out, scale=scale)
+        return self.run({"x": look("x", x), **given}, memory)
 
-    def run(
-        self, x: ArrayView, w: ArrayView | Memory, beside: Mapping[str, ArrayView], layout: str = "nchw"
-    ) -> Array:
-        """Run on arrays that were looked at; a filter that is not packed is packed first.
+    def run(self, given: Given, packed_w: Memory | None = None, layout: str = "nchw") -> Array:
+        """Run on arrays that were looked at; a filter among them is packed first.
 
-        ``beside``: those given of bias, z, out, scale. ``layout``: in which the caller sees shapes; only with
-        nchw a channels_last tensor is (N, C, H, W). If memory runs out, cached plans of other layers are
-        dropped and it runs once more.
+        ``layout``: in which the caller sees shapes; only with nchw a channels_last tensor is (N, C, H, W). If
+        memory runs out, cached plans of other layers are dropped and it runs once more.
         """
-        return with_room(self.plan.runtime, self.plan, self._run, x, w, beside, layout)
+        return with_room(self.plan.runtime, self.plan, self._run, given, packed_w, layout)
 
-    def _run(
-        self, x: ArrayView, w: ArrayView | Memory, beside: Mapping[str, ArrayView], layout: str
-    ) -> Array:
-        filters = {"w": w} if isinstance(w, ArrayView) else {}
-        arrays, result = self._binding.bind(x, {"x": x, **filters, **beside}, beside, layout)
+    def _run(self, given: Given, packed_w: Memory | None, layout: str) -> Array:
+        arrays, result = self._binding.bind(given, layout)
         if self.problem.n:
-            self._launch(arrays, w, current_stream(x))
-        if "out" in beside:
-            tell_written(beside["out"])
+            self._launch(arrays, packed_w or given["w"], current_stream(given["x"]))
+        if "out" in given:
+            tell_written(given["out"])
         return result
 
     @untraced
@@ -226,19 +220,19 @@ class LayerPlan:
             (72.0, 32.0)
         """
         memory = packed_memory(packed_w, self.problem, self.config, self._where)
-        seen, beside = look("x", x), look_at(bias=bias, z=z, out=out, scale=scale)
+        given = {"x": look("x", x), **look_at(bias=bias, z=z, out=out, scale=scale)}
         self._refuse_forked()
-        runtime, given = self.plan.runtime, {"x": seen, **beside}
-        arrays, result = with_room(runtime, self.plan, self._binding.bind, seen, given, beside, "nchw")
-        beside["out"] = look("out", result)
+        runtime = self.plan.runtime
+        arrays, result = with_room(runtime, self.plan, self._binding.bind, given, "nchw")
+        given["out"] = look("out", result)
         memories = {name: runtime.wrap(array) for name, array in arrays.items()}
-        there = {"x": seen, **beside, "y": beside["out"]}
+        there = {**given, "y": given["out"]}
         in_place = runtime.unified or not self._on_cpu
         if not in_place or any(there[name].address != one.address for name, one in memories.items()):
-            return BoundCall(result, self.problem, partial(self.run, seen, memory, beside))
+            return BoundCall(result, self.problem, partial(self.run, given, memory))
         launches = BoundLaunches({**memories, "w": memory})
         given_room = partial(with_room, runtime, self.plan, self._run_bound)
-        return BoundCall(result, self.problem, partial(given_room, launches, seen, beside["out"]))
+        return BoundCall(result, self.problem, partial(given_room, launches, given["x"], given["out"]))
 
     def _run_bound(self, launches: BoundLaunches, x: ArrayView, out: ArrayView) -> None:
         stream = current_stream(x)
