@@ -27,11 +27,10 @@ from tilewright.kernels.split_k import (
     LAST_ORDER,
     SECOND_POOLS,
     combine_param,
+    combining,
     operands,
     reduction_buffers,
-    second_pass,
     share_defines,
-    zeros_before,
 )
 from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, image_defines, up_to
 from tilewright.kernels.word import dtype_code, issue_slots, word_channels
@@ -116,7 +115,7 @@ class Gemv(Family):
         main = Launch("gemv", (blocks, 1, 1), (cf["threads"], 1, 1), args, shared)
         return Blueprint(
             source="gemv.cu", defines=tuple(_defines(pr, device, cf, aligned, shared).items()),
-            launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
+            launches=combining(main, pr, device, combine),
             packed_bytes=pr.w_bytes,
             workspace=reduction_buffers(pr, cf, blocks * block_rows * cf["images"], tiles),
         )  # fmt: skip

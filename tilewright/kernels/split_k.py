@@ -78,19 +78,22 @@ def operands(combine: int, x: str = "x") -> tuple[str, ...]:
     return (x, "w", "bias", "z", "partial" if combine == TWO_PASS else "y")
 
 
-def zeros_before(device: Device, combine: int) -> tuple[Launch, ...]:
-    """The launch that zeroes y before atomic adds, if blocks do not do so themselves (tile.h)."""
-    if combine != ATOMIC or device.is_cuda:
-        return ()
-    return (Launch(ZERO, (1, 1, 1), (1, 1, 1), ("y",)),)
-
-
 def second_pass(pr: Problem, combine: int, chained: bool = True) -> tuple[Launch, ...]:
     """The launch that adds up the shares in ``partial`` and pools, if a kernel has stored its sums there."""
     if combine != TWO_PASS:
         return ()
     groups, args = ceil_div(pr.y_elements, SUM_THREADS), ("partial", "bias", "z", "y", *scale_operand(pr))
     return (Launch("sum_shares", (groups, 1, 1), (SUM_THREADS, 1, 1), args, chained=chained),)
+
+
+def combining(
+    main: Launch, pr: Problem, device: Device, combine: int, chained: bool = True
+) -> tuple[Launch, ...]:
+    """The launch of a kernel that combines shares, and those that it needs: one before it zeroes y for atomic
+    adds, if blocks do not do so themselves (tile.h); one after it is the second pass."""
+    zeroes = combine == ATOMIC and not device.is_cuda
+    before = (Launch(ZERO, (1, 1, 1), (1, 1, 1), ("y",)),) if zeroes else ()
+    return (*before, main, *second_pass(pr, combine, chained))
 
 
 def left_bytes(pr: Problem, combine: int) -> int:

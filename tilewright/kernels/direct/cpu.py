@@ -26,11 +26,10 @@ from tilewright.kernels.split_k import (
     ATOMIC_SUMS,
     COMBINE_NONE,
     combine_param,
+    combining,
     operands,
     reduction_buffers,
-    second_pass,
     share_defines,
-    zeros_before,
 )
 from tilewright.kernels.tile import (
     ATOMIC,
@@ -133,7 +132,7 @@ def blueprint(problem: Problem, device: Device, cf: Values) -> Blueprint:
     return Blueprint(
         source="direct.cu",
         defines=tuple(_defines(pr, device, cf, tiling, workers).items()),
-        launches=(*zeros_before(device, combine), main, *second_pass(pr, combine, chained=False)),
+        launches=combining(main, pr, device, combine, chained=False),
         packed_bytes=tiling.word * tiling.filter_words,
         pack=(("DTYPE", dtype_code(pr)), ("PACK_K", tiling.tile_k), ("PACK_C", tiling.c_padded),
               *flat.items()),

@@ -24,11 +24,10 @@ from tilewright.kernels.split_k import (
     COMBINE_NONE,
     LAST_ORDER,
     combine_param,
+    combining,
     operands,
     reduction_buffers,
-    second_pass,
     share_defines,
-    zeros_before,
 )
 from tilewright.kernels.tile import (
     ATOMIC,
@@ -205,7 +204,7 @@ def blueprint(pr: Problem, device: Device, cf: Values, aligned: bool) -> Bluepri
     return Blueprint(
         source="direct.cu",
         defines=tuple(_defines(pr, cf, tiling, shared, aligned).items()),
-        launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
+        launches=combining(main, pr, device, combine),
         packed_bytes=word_bytes(pr) * tiling.filter_words,
         pack=(("DTYPE", dtype_code(pr)), ("PACK_K", tiling.kb), ("PACK_C", tiling.c_padded)),
         packing=in_tiles(tiling.kb, tiling.c_padded),

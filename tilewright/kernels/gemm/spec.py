@@ -43,12 +43,11 @@ from tilewright.kernels.split_k import (
     LAST_ORDER,
     SECOND_POOLS,
     combine_param,
+    combining,
     may_combine,
     operands,
     reduction_buffers,
-    second_pass,
     share_defines,
-    zeros_before,
 )
 from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, image_defines, k_fastest, up_to
 from tilewright.kernels.word import in_tiles
@@ -238,7 +237,7 @@ def blueprint(pr: Problem, pd: Product, device: Device, cf: Values, aligned: boo
     main = Launch("gemm", (blocks, 1, 1), (tiling.threads, 1, 1), args, tiling.shared_bytes)
     return Blueprint(
         source="gemm.cu", defines=tuple(defines.items()),
-        launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
+        launches=combining(main, pr, device, combine),
         packed_bytes=4 * pd.groups * tiling.k_tiles * c_padded * pr.r * pr.s * tiling.kb,
         pack=(("PACK_K", tiling.kb), ("PACK_C", c_padded)), packing=in_tiles(tiling.kb, c_padded),
         workspace=reduction_buffers(pr, cf, parts, tiling.tiles),

@@ -24,11 +24,10 @@ from tilewright.kernels.split_k import (
     ATOMIC_EPILOGUE,
     COMBINE_NONE,
     combine_param,
+    combining,
     operands,
     reduction_buffers,
-    second_pass,
     share_defines,
-    zeros_before,
 )
 from tilewright.kernels.staging import Staging, staged_quads
 from tilewright.kernels.tile import (
@@ -157,7 +156,7 @@ class Winograd(Family):
         main = Launch("winograd", (blocks, 1, 1), (tiling.threads, 1, 1), args, tiling.shared_bytes)
         return Blueprint(
             source="winograd.cu", defines=tuple(_defines(pr, cf, tiling, c_padded).items()),
-            launches=(*zeros_before(device, combine), main, *second_pass(pr, combine)),
+            launches=combining(main, pr, device, combine),
             packed_bytes=4 * pr.groups * tiling.k_tiles * c_padded * ELEMENTS * tiling.kb,
             pack=(("PACK_K", tiling.kb), ("PACK_C", c_padded), ("PACK_WINOGRAD", 1)), packing=PACKED_POINTS,
             workspace=reduction_buffers(pr, cf, 0, blocks // cf["sg"]),
