@@ -70,15 +70,18 @@ def registers_rule(
     registers: Estimate, threads: Callable[[Values], int], needs: str, name: str = "registers",
     spare: int = SPARE,
 ) -> Rule:  # fmt: skip
-    """The rule that a GPU's thread has its registers, and a unit those of the blocks that it shall hold."""
+    """The rule that a GPU's thread has its registers, and a unit those of the blocks that it shall hold.
+
+    Without ``mb`` among what it ``needs`` it asks for one block, and cuts a search early.
+    """
     return Rule(name, lambda problem, device, cf: not device.is_gpu or fits_registers(
-        device, registers(problem, cf), threads(cf) * cf["mb"], spare), SPILLS, needs)  # fmt: skip
+        device, registers(problem, cf), threads(cf) * cf.get("mb", 1), spare), SPILLS, needs)  # fmt: skip
 
 
 def shared_rule(tiles: Estimate, needs: str, declared: int = DECLARED_SHARED) -> Rule:
     """The rule that a block has the bytes of its tiles, and a unit those of the blocks that it shall hold.
 
-    Without ``mb`` among what it ``needs`` it asks for one block, and cuts a search early.
+    Without ``mb``, as for registers.
     """
     return Rule("shared", lambda problem, device, cf: fits_shared(
         device, tiles(problem, cf), cf.get("mb", 1), declared), TOO_FULL, needs)  # fmt: skip

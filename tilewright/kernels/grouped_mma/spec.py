@@ -25,11 +25,9 @@ from tilewright.kernels.grouped_mma.tile import (
 from tilewright.kernels.grouped_mma.work import work_of
 from tilewright.kernels.limits import (
     MOST_BODY,
-    SPARE,
-    SPILLS,
     blocks_param,
-    fits_registers,
     fits_shared,
+    registers_rule,
     shared_rule,
     too_large,
     warps_rules,
@@ -144,9 +142,8 @@ def _least(cf: Values) -> Values:
     return dict(combine=NONE, tw=EIGHT, pt=1, th=1, wm=1, mb=1) | cf
 
 
-def _registers_fit(problem: Problem, device: Device, cf: Values) -> bool:
-    need = round_up(registers(problem, cf), GRANULE)
-    return fits_registers(device, need, _threads(cf) * cf["mb"], spare=SPARE)
+def _registers(problem: Problem, cf: Values) -> int:
+    return round_up(registers(problem, _least(cf)), GRANULE)
 
 
 def _tile_fits(problem: Problem, device: Device, cf: Values) -> bool:
@@ -163,8 +160,7 @@ RULES = (
     Rule("bundles", lambda problem, nt, wn, bw: nt * wn * bw % _bundle(problem).tiles == 0
          and _divisors(problem, (nt * wn * bw // _bundle(problem).tiles,)) != (),
          "blocks that do not share out all groups"),
-    Rule("slices", lambda problem, device, cf: _registers_fit(problem, device, _least(cf)), SPILLS,
-         needs="nt wn bw"),
+    registers_rule(_registers, lambda cf: 32 * cf["wn"], "nt wn bw", "slices"),
     Rule("columns", lambda problem, tw: tw - EIGHT < problem.q, "columns without outputs"),
     Rule("image", lambda problem, device, cf: _tile_fits(problem, device, _least(cf)),
          "staged columns alone fill the shared memory", needs="nt wn bw tw"),
@@ -174,7 +170,7 @@ RULES = (
     Rule("body", lambda problem, cf: _body(problem, cf) <= MOST_BODY,
          "the unrolled loops overflow the instruction cache", needs="combine nt wn bw tw pt th wm"),
     *warps_rules("wm wn"),
-    Rule("registers", _registers_fit, SPILLS, needs="combine nt wn bw tw pt th wm mb"),
+    registers_rule(_registers, _threads, "combine nt wn bw tw pt th wm mb"),
     shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes, "combine nt wn bw tw pt th wm mb"),
 )  # fmt: skip
 

@@ -13,10 +13,10 @@ from tilewright.kernels.bound import padding_alone
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     MOST_COPIES,
-    SPILLS,
+    ROUGHLY,
     blocks_param,
-    fits_registers,
     no_gpu,
+    registers_rule,
     resident_rule,
     shared_rule,
 )
@@ -182,10 +182,6 @@ def _registers(cf: Values) -> int:
     return accumulators + cf["tt"] + cf["v"] * cf["tk"] + 36
 
 
-def _fits_registers(device: Device, cf: Values) -> bool:
-    return fits_registers(device, _registers(cf), cf["eg"] * cf["bk"] * cf["bt"] * cf["mb"])
-
-
 def _most_shared(problem: Problem, cf: Values) -> int:
     cf = cf | dict(sg=1)  # for any number of shares of C
     variants = (tiling_of(problem, cf), tiling_of(problem, cf | dict(cv=1), aligned=False))
@@ -201,7 +197,8 @@ RULES = (
          "a block has 64 to 512 threads"),
     Rule("whole_warps", lambda eg, bk, bt: eg * bk * bt % 32 == 0, "a block is made of whole warps"),
     resident_rule(lambda device, eg, bk, bt, mb: eg * bk * bt * mb <= device.threads_per_unit),
-    Rule("registers", _fits_registers, SPILLS, needs="v tk tt eg bk bt mb"),
+    registers_rule(lambda problem, cf: _registers(cf), lambda cf: cf["eg"] * cf["bk"] * cf["bt"],
+                   "v tk tt eg bk bt mb", spare=ROUGHLY),
     Rule("rows", lambda tt, bt, ht: tt * bt % ht == 0, "the tiles of a block form whole rows"),
     Rule("columns", lambda problem, tt, bt, ht: tt * bt // ht <= max(4, problem.q),
          "columns of tiles without outputs"),
