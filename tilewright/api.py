@@ -24,7 +24,7 @@ from tilewright.arrays.look import look, look_at
 from tilewright.arrays.untraced import untraced
 from tilewright.arrays.view import Array
 from tilewright.device import parse_selector
-from tilewright.dispatch.dispatch import entry
+from tilewright.dispatch.dispatch import layer_plan
 from tilewright.errors import ConfigError, DeviceError
 from tilewright.kernels.config import Config
 from tilewright.plans import plan_cache
@@ -145,8 +145,7 @@ def conv2d(
     )  # fmt: skip
     runtime, families = runtime_for(given["x"], device), as_families(family)
     request = Request(problem, as_flag("deterministic", deterministic), families)
-    layer = _layer(entry(request, runtime, default_store()))
-    return layer.run(given, layout=layout)
+    return layer_plan(request, runtime, default_store()).run(given, layout=layout)
 
 
 @untraced
@@ -196,7 +195,7 @@ def plan(
         why = Provenance(Basis.BY_HAND, verified=False)
         return LayerPlan(Plan.make(runtime, layer, as_config(config, layer, deterministic), why))
     request = Request(layer, deterministic, as_families(family))
-    return _layer(entry(request, runtime, as_store(store) or default_store()))
+    return layer_plan(request, runtime, as_store(store) or default_store())
 
 
 def tune(
@@ -292,12 +291,3 @@ def forget(problem: Problem | str | None = None) -> None:
 
 def _open(device: str | None) -> Runtime:
     return open_runtime(*parse_selector(device))
-
-
-def _layer(found: plan_cache.CacheEntry) -> LayerPlan:
-    """Return the LayerPlan of a Plan, the same one until the Plan is forgotten."""
-    with found.lock:
-        if found.layer is None:
-            assert found.plan is not None
-            found.layer = LayerPlan(found.plan)
-        return found.layer

@@ -463,9 +463,9 @@ def test_conv2d_chooses_among_the_families_that_are_named(monkeypatch: pytest.Mo
 
     def asks(request: Request, *given: Any) -> Any:
         asked.append(request.families)
-        return dispatch.entry(Request(request.problem), *given)
+        return dispatch.layer_plan(Request(request.problem), *given)
 
-    monkeypatch.setattr(api, "entry", asks)
+    monkeypatch.setattr(api, "layer_plan", asks)
     for family, named in (("plain", ("plain",)), (["direct", "gemm"], ("direct", "gemm")), (None, ())):
         near(tw.conv2d(X, W, family=family), expected("n2c4h7w9k6r3s2-f32", X, W))
         assert asked.pop() == named

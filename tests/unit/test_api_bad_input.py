@@ -479,7 +479,7 @@ def test_numpy_arrays_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["bias", "z", "out", "scale"])
 def test_a_wrong_shape_is_found_before_anything_compiles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr("tilewright.api.entry", lambda *request: asked.append(request))
+    monkeypatch.setattr("tilewright.api.layer_plan", lambda *request: asked.append(request))
     kind = np.int8 if name == "scale" else np.float32
     x, w = np.ones((1, 3, 6, 5), kind), np.ones((7, 3, 3, 3), kind)
     wrong = np.ones((8,) if name in ("bias", "scale") else (1, 7, 4, 4), np.float32)

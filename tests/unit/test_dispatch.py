@@ -71,6 +71,7 @@ class Tiles(FakeFamily):
 class FakePlan:
     """Stands for Plan: notes what was made, and fails as told."""
 
+    device, problem = DEVICE, LAYER
     made: list[str] = []
     fails: dict[str, Exception] = {}
     needs = 0
@@ -293,13 +294,14 @@ def test_a_guess_gives_way_to_a_winner_that_another_process_found(
     clock = [100.0]
     monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     guess = dispatch.dispatch(LAYER, RUNTIME, box)
-    found = dispatch.entry(Request(LAYER), RUNTIME, box)
-    found.layer = object()
+    layer = dispatch.layer_plan(Request(LAYER), RUNTIME, box)
+    assert layer.plan is guess
     box.add(record(4))
     clock[0] += 0.9 * plan_cache.RETRY_S
     assert dispatch.dispatch(LAYER, RUNTIME, box) is guess, "the store is not asked in each call"
     clock[0] += 0.2 * plan_cache.RETRY_S
-    assert choose(box) == ("tiles:t=4", "") and found.layer is None
+    assert choose(box) == ("tiles:t=4", "")
+    assert dispatch.layer_plan(Request(LAYER), RUNTIME, box) is not layer
     clock[0] += 2 * plan_cache.RETRY_S
     box.add(record(6, 1.0))
     assert choose(box) == ("tiles:t=4", ""), "what is no guess stays"

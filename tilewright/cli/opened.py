@@ -115,10 +115,9 @@ class Asked:
         """Return the config that runs on a device, and why."""
         if self.config:
             return self.config, Provenance(Basis.NAMED)
-        from tilewright.dispatch.dispatch import entry
+        from tilewright.dispatch.dispatch import layer_plan
 
-        plan = entry(self.request, runtime, store(remembers=False)).plan
-        assert plan is not None
+        plan = layer_plan(self.request, runtime, store(remembers=False)).plan
         return plan.config, plan.why
 
     def likely(self, device: Device, compiler: str = "") -> Iterator[tuple[Config, Provenance]]:

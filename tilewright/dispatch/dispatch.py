@@ -11,6 +11,7 @@ from tilewright.dispatch.choices import choices, stored
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
 from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
+from tilewright.plans.layer import LayerPlan
 from tilewright.plans.plan import Plan
 from tilewright.plans.plan_cache import CacheEntry, entry_of, let_go_oldest, with_room
 from tilewright.plans.provenance import GUESSED, Basis, Provenance, Replaced
@@ -45,40 +46,33 @@ def dispatch(
         OutOfMemory: even the reference has no room; says how much was needed.
         CompileError: nothing compiles, the reference included.
     """
-    found = entry(Request(problem, deterministic, tuple(families)), runtime, store).plan
-    assert found is not None
-    return found
+    return layer_plan(Request(problem, deterministic, tuple(families)), runtime, store).plan
 
 
-def entry(request: Request, runtime: Runtime, store: Store | None) -> CacheEntry:
-    """Find the plan as ``dispatch`` does; return its cache entry, which holds its LayerPlan too."""
+def layer_plan(request: Request, runtime: Runtime, store: Store | None) -> LayerPlan:
+    """Return the plan that ``dispatch`` does, for callers' arrays."""
     found = entry_of((request, id(runtime), store.key if store else None))
     with Inside(), found.lock:
-        if found.plan is None:
+        if found.layer is None:
             found.saw(store and store.state)
-            _keep(found, _first_that_works(request, runtime, store), runtime)
-        elif found.provisional and store is not None and found.may_change():
-            _take_winner(found, request, runtime, store)
+            return _kept(found, _first_that_works(request, runtime, store), runtime)
+        if found.provisional and store is not None and found.may_change():
+            _take_winner(found, found.layer.plan, request, runtime, store)
             found.tried()
-    return found
+        return found.layer
 
 
-def _keep(found: CacheEntry, plan: Plan, runtime: Runtime) -> None:
-    found.plan, found.layer = plan, None
+def _kept(found: CacheEntry, plan: Plan, runtime: Runtime) -> LayerPlan:
+    layer = found.layer = LayerPlan(plan)
     found.provisional = _had_no_room(plan) or plan.why.basis in GUESSED
     let_go_oldest(runtime, plan)
     found.tried()
+    return layer
 
 
 def _had_no_room(plan: Plan) -> bool:
     """Whether it replaces a stored winner for which there was no memory."""
     return plan.why.missed is not None and plan.why.missed.no_room
-
-
-def _may_have_winner(found: CacheEntry, store: Store) -> bool:
-    """Whether there may now be memory for the winner, or a winner that another process has found."""
-    assert found.plan is not None
-    return found.saw(store.state) or _had_no_room(found.plan)
 
 
 def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -> Plan:
@@ -98,18 +92,18 @@ def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -
     raise last or CompileError(f"{problem}: no kernel takes it on {runtime.device.name}")
 
 
-def _take_winner(found: CacheEntry, request: Request, runtime: Runtime, store: Store) -> None:
-    """Replace a guess by the stored winner's plan, if there is one now.
+def _take_winner(found: CacheEntry, guess: Plan, request: Request, runtime: Runtime, store: Store) -> None:
+    """Replace a guess by the stored winner's plan, if there is one now, or memory for it.
 
     If that fails, because the store is busy or memory is full, it is tried again later.
     """
-    if not _may_have_winner(found, store):
+    if not found.saw(store.state) and not _had_no_room(guess):
         return
     try:
         if best := stored(request, runtime, store):
             problem, config = request.problem, Config.parse(best.config)
             why = Provenance(Basis.STORED, remark=_instead(problem, config))
-            _keep(found, Plan.make(runtime, problem, config, why), runtime)
+            _kept(found, Plan.make(runtime, problem, config, why), runtime)
     except TilewrightError:
         found.saw(None)
 

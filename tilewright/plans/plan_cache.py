@@ -30,12 +30,8 @@ Key = tuple[Request, int, tuple[str, bool] | None]  # with the runtime's id, and
 
 @dataclass(eq=False)
 class CacheEntry:
-    """A plan, or the slot for one; whoever finds it empty, under the lock, makes the plan.
+    """A plan, or the slot for one; whoever finds it empty, under the lock, makes the plan."""
 
-    ``layer`` is the plan's LayerPlan, for callers' arrays: both are dropped together.
-    """
-
-    plan: Plan | None = None
     layer: LayerPlan | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     provisional: bool = False  # a stored winner may take the plan's place, once there is one, or room for it
@@ -56,11 +52,14 @@ class CacheEntry:
         let_go, then_s = self._tried
         return let_go != _let_go or time.monotonic() - then_s >= RETRY_S
 
+    def has(self, plan: Plan | None) -> bool:
+        """Whether it is the entry of a plan."""
+        return self.layer is not None and self.layer.plan is plan
+
     @property
     def allocated_bytes(self) -> int:
         """Device memory that goes with it: of all streams, packed filters included."""
-        owner = self.layer or self.plan
-        return owner.allocated_bytes if owner is not None else 0
+        return self.layer.allocated_bytes if self.layer else 0
 
 
 _plans: OrderedDict[Key, CacheEntry] = OrderedDict()
@@ -95,7 +94,7 @@ def make_room(runtime: Runtime, keep: Plan | None = None) -> bool:
     with _lock:
         theirs = {
             key: one for key, one in _plans.items()
-            if _bytes_on(runtime, key, one) and one.plan is not keep
+            if _bytes_on(runtime, key, one) and not one.has(keep)
         }  # fmt: skip
         for key in theirs:
             _drop(key)
@@ -129,7 +128,7 @@ def let_go_oldest(runtime: Runtime, newest: Plan) -> None:
         if over:
             over -= runtime.memory_bytes() // OF_MEMORY
         for key, nbytes in sizes.items():
-            if over > 0 and nbytes and _plans[key].plan is not newest:
+            if over > 0 and nbytes and not _plans[key].has(newest):
                 let_go.append(_drop(key))
                 over -= nbytes
 
