@@ -184,8 +184,9 @@ def test_a_peer_that_raises_anything_is_a_reason() -> None:
 
 def test_the_document_is_what_the_reports_read() -> None:
     layers = [LAYER, Layer("L2", Problem.parse("n2c4h5w5k3r1s1-f32-nhwc"))]
-    work = Bench(open_runtime("numpy"), [Invented("good", ("plain", 1.0, ()))], limits=QUICK, seed=3)
-    document = json.loads(json.dumps(work.document([work.row(layer) for layer in layers], "20s")))
+    peers = [Invented("good", ("plain", 1.0, ()))]
+    work = Bench(open_runtime("numpy"), peers, limits=QUICK, seed=3, budget="20s")
+    document = json.loads(json.dumps(work.document([work.row(layer) for layer in layers])))
     results = parse(document)
     assert [row.name for row in results.rows] == ["L1", "L2"]
     assert results.geomean and document["protocol"]["seed"] == 3

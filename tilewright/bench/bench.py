@@ -43,6 +43,7 @@ class Bench:
         peers: the peers to compare with; all are for this kind of device.
         store: where winners are kept.
         tune: tunes a layer before it is measured and returns the seconds taken; None: no tuning.
+        budget: of that, as text; empty: the device's usual one.
         deterministic: whether our kernels must give the same bits each time.
         families: names of our families to choose from; empty: all.
         seed: of the inputs.
@@ -54,6 +55,7 @@ class Bench:
     peers: Sequence[Peer] = ()
     store: Store | None = None
     tune: Callable[[Layer], float] | None = None
+    budget: str = ""
     deterministic: bool = False
     families: tuple[str, ...] = ()
     seed: int = 0
@@ -145,19 +147,19 @@ class Bench:
             )  # fmt: skip
         return figure, None if reason else bound
 
-    def protocol(self, budget: str) -> dict[str, Any]:
+    def protocol(self) -> dict[str, Any]:
         """Return how all rows of a results file are measured, and which kernels they compare."""
         return {
             "cold": "median of interleaved rounds, caches (a GPU's of code too) flushed before each run",
             "warm": "one of a long row of runs: a CUDA graph, or a loop on a CPU",
             "inputs": "standard normal", "seed": self.seed, "threads": self.setting.threads,
-            "tuned": self.tune is not None, "budget": budget,
+            "tuned": self.tune is not None, "budget": self.budget,
             "deterministic": self.deterministic, "families": list(self.families),
             "peers": [peer.name for peer in self.peers],
             "limits": {k: v for k, v in asdict(self.limits).items() if v != math.inf},
         }  # fmt: skip
 
-    def document(self, rows: Sequence[BenchRow], budget: str = "", before: str = "") -> dict[str, Any]:
+    def document(self, rows: Sequence[BenchRow], before: str = "") -> dict[str, Any]:
         """Return the results file of rows (see ``report.results``); ``before``: commits of earlier rows."""
         device, problems = self.runtime.device, [Problem.parse(row.problem) for row in rows]
         peaks = {problem.precision: peak_tflops(device, problem.precision) for problem in problems}
@@ -165,7 +167,7 @@ class Bench:
         return {
             "device": {**device_of(self.runtime), "peak_tflops": peaks},
             "date": now(), "commit": commits(before),
-            "protocol": self.protocol(budget),
+            "protocol": self.protocol(),
             "rows": [replace(row, floor_us=us).to_json() for row, us in zip(rows, floors, strict=True)],
         }  # fmt: skip
 

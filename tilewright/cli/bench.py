@@ -103,12 +103,12 @@ def bench(
                 opened.needs_kernels(runtime, f"bench {asked[0]}")
         bar = ProgressBar(len(found), "bench")
         session = TuningSession(runtime, store, bar, wanted, share=0.6)
-        work, limit_text = _work(session, _peers(peers, runtime.device), no_tune), str(wanted.budget or "")
-        before = earlier_results(kept.source, runtime.device.key, work.protocol(limit_text))
+        work = _work(session, _peers(peers, runtime.device), no_tune)
+        before = earlier_results(kept.source, runtime.device.key, work.protocol())
         opened.room(found, runtime)
         opened.calibrate(runtime)
         foretell(found, runtime)
-        bench_run = _BenchRun(work, limit_text, found, before)
+        bench_run = _BenchRun(work, found, before)
         report = partial(_report, bench_run, files, kept.way_on, all_families)
         with bar, session.children, stopping.until_stopped(report) as stop:
             bench_run.measure_all(bar, kept)
@@ -123,7 +123,6 @@ class _BenchRun:
     """The rows of a benchmark so far, including those that an earlier run left in its file."""
 
     work: Bench
-    budget: str
     layers: list[Layer]
     before: Results
     rows: dict[tuple[str, str], BenchRow] = field(default_factory=dict)
@@ -164,7 +163,7 @@ class _BenchRun:
 
     def document(self) -> dict[str, Any]:
         """The results file; its date and commit are unchanged if no row is new."""
-        made = self.work.document(list(self.rows.values()), self.budget, self.before.commit)
+        made = self.work.document(list(self.rows.values()), self.before.commit)
         kept = {"date": self.before.date, "commit": self.before.commit}
         return made if self.measured else made | kept
 
@@ -198,6 +197,7 @@ def _work(session: TuningSession, peers: tuple[Peer, ...], no_tune: bool) -> Ben
         peers=peers,
         store=session.store,
         tune=None if no_tune else session.tune_s,
+        budget=str(session.wanted.budget or ""),
         deterministic=session.wanted.deterministic,
         families=session.wanted.families,
         seed=session.wanted.seed,
