@@ -28,12 +28,12 @@ from tilewright.runtime.base import Runtime
 from tilewright.search.space import Space
 from tilewright.store import Store
 from tilewright.studies import steps, study_run
-from tilewright.studies.breakdown import OURS, beside
+from tilewright.studies.breakdown import OURS
 from tilewright.studies.document import document as document_of
 from tilewright.studies.document import load, parse
 from tilewright.studies.lab import Entry, Lab, pinned
 from tilewright.studies.memory import formula_bytes
-from tilewright.studies.published import FOLDER, table
+from tilewright.studies.published import FOLDER, beside, table
 from tilewright.studies.study import (
     Breakdown,
     Column,

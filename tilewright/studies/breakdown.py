@@ -15,21 +15,10 @@ from tilewright.measuring.rounds import measure
 from tilewright.plans.plan import Plan
 from tilewright.runtime.base import Runtime
 from tilewright.studies.lab import Entry, Lab
-from tilewright.studies.published import table
-from tilewright.studies.study import (
-    FULL_SIZE,
-    Breakdown,
-    Column,
-    Counters,
-    PartResult,
-    Step,
-    StudyLayer,
-    Value,
-    present,
-)
+from tilewright.studies.published import LEFT_OUT, beside
+from tilewright.studies.study import Breakdown, Column, PartResult, Step, StudyLayer, Value, present
 
 RUNS = 3
-LEFT_OUT = "left out of a quick run"
 HOST = ("allocate", "copy to device", "pack filter", "launch", "synchronize", "copy to host", "free")
 
 # Our names for the rows of a source's profiler tables.
@@ -104,37 +93,3 @@ def _of(entry: Entry, lab: Lab) -> dict[str, float]:
 def _row(step: Step, layer: StudyLayer, took: Mapping[str, float] | str) -> dict[str, Value]:
     found = {"reason": took} if isinstance(took, str) else took
     return {"layer": layer.name, "step": step.name, **step.published_cells(layer.name), **found}
-
-
-def beside(
-    part: Breakdown | Counters, found: Mapping[tuple[str, str], Mapping[str, Any] | str],
-    names: Mapping[str, str], quick: bool,
-) -> PartResult:  # fmt: skip
-    """Put a published table, one column per step, beside our figures of the same rows.
-
-    Rows that only we have are at the end; steps that could not run are noted, by reason.
-    """
-    theirs = table(part.table)
-    by_step = {step: values for (_, step), values in found.items()}
-    notes = [part.note] if found else [f"{LEFT_OUT}: these are the source's figures alone"]
-    for why in dict.fromkeys(values for values in by_step.values() if isinstance(values, str)):
-        notes.append(f"no figures for {'; '.join(step for step in by_step if by_step[step] == why)}: {why}")
-    labels = list(theirs.rows)
-    ours = dict.fromkeys(key for values in by_step.values() if not isinstance(values, str) for key in values)
-    labels += [key for key in ours if key not in names.values()]
-    rows = []
-    for label in labels:
-        row: dict[str, Value] = {"activity": label}
-        for step in part.steps:
-            values = by_step.get(step.name, "")
-            if not isinstance(values, str):
-                row[step.name] = values.get(names.get(label, label))
-            row[f"{step.name}|published"] = theirs.rows.get(label, {}).get(step.name)
-        rows.append(row)
-    columns, published = [Column("activity", theirs.corner)], "published" + f" {FULL_SIZE}" * quick
-    for step in part.steps:
-        columns.append(Column(step.name, step.name, "us" if theirs.times else ""))
-        # Named by its step: on a narrow terminal it may stand without its neighbour.
-        columns.append(Column(f"{step.name}|published", f"{step.name}: {published}"))
-    note = "\n".join(filter(None, notes))
-    return PartResult(part.title, "beside", note, tuple(columns), tuple(rows))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tilewright.profiling import profile
 from tilewright.profiling.figures import KernelProfile
-from tilewright.studies.breakdown import beside
 from tilewright.studies.lab import Entry, Lab
+from tilewright.studies.published import beside
 from tilewright.studies.study import Counters, PartResult
 
 # nvprof's name: our name.
