@@ -47,6 +47,7 @@ BASE = dict(
 )
 NONE, TWO_PASS, LAST = 0, 2, 3
 PLANES, TURNED, TAPWISE = dict(x=4, pieces=1, xs=1), dict(x=5), dict(x=6, pieces=1, xs=1)
+SLID = dict(x=7, pieces=1, batch=3, wn=2)
 
 
 @pytest.fixture(autouse=True)
@@ -176,6 +177,21 @@ CASES = (
     ("n2c64h14w14k71r1s1-f16-nchw2nhwc+bias", PLANES | dict(bn=80, chunks=4)),
     ("n1c64h1w13k24r1s1-f16", PLANES | dict(bn=24)),
     ("n2c64h7w7k72r1s1-bf16-nchw2nhwc+add", PLANES | dict(bn=56)),
+    # sums for each column of the filter: several rows in a team, a row in several teams, past a row's end
+    ("n1c16h4w16k24r3s3p1-f16+bias+relu", SLID | dict(bn=16, xs=1)),
+    ("n2c40h5w16k70r3s3p1-bf16", SLID | dict(bn=64, chunks=4)),
+    ("n1c72h6w32k140r3s3p1-f16+add", SLID | dict(bn=96, chunks=4, wm=2, wn=1, xs=3)),
+    ("n2c16h3w64k40r3s3p1-f16+bias", SLID | dict(bn=128, batch=9, xs=1)),
+    ("n2c40h3w128k72r3s3p1-f16", SLID | dict(bn=64, chunks=4)),
+    ("n1c24h5w40k33r3s3p1-f16", SLID | dict(bn=64, stages=3, wn=3)),
+    ("n2c16h4w56k40r3s3p1-bf16+silu", SLID | dict(bn=64, xs=1)),
+    ("n1c32h2w192k72r3s3p1-f16", SLID | dict(bn=64, wn=3)),
+    ("n1c64h6w16k70r3s3p1-f16", SLID | dict(bn=32, sc=4, cm=2, xs=1)),
+    ("n1c48h5w16k24r3s3p1-f16", SLID | dict(bn=48, sg=3, combine=LAST, xs=1)),
+    ("n2c32h7w16k24r3s3p1-f16-nchw2nhwc", SLID | dict(bn=32, sg=2, combine=TWO_PASS, xs=1)),
+    ("n1c32h9w16k40r5s3p4x1d2x1g2-bf16+bias", SLID | dict(bn=32, xs=1)),
+    ("n2c48h1w64k140r1s3p0x1-f16", SLID | dict(bn=64, chunks=4, wm=2, wn=1)),
+    ("n2c32h8w16k40r3s3p1-f16+relu+maxpool2", SLID | dict(bn=64)),
     # rows of a residual, copied while products are under way
     ("n2c32h9w7k72r3s3p1-f16-nhwc+bias+add+relu", dict(bn=8, wn=2, wm=2)),
     ("n2c32h9w7k72r3s3p1-bf16-nhwc+bias+add0.5+relu", dict(bn=40, wn=2, pieces=1, batch=3)),
@@ -302,6 +318,9 @@ STAYING = (
     ("n9c24h40w72k136r3s3p1-bf16", dict(x=1, batch=9, bn=40, chunks=2, tall=1, wm=2, wn=2, xs=2)),
     ("n40c72h20w16k264r1s1-f16+bias+silu", PLANES | dict(bn=128, chunks=4, wm=2, wn=2, stages=3)),
     ("n30c48h24w40k136r3s1p1x0-bf16", PLANES | dict(bn=40, batch=3, chunks=2, wm=3, wn=2, stages=4)),
+    ("n16c72h40w64k200r3s3p1-f16+bias+relu", SLID | dict(bn=128, chunks=4, wm=2, wn=1, stages=3)),
+    ("n9c40h40w256k72r3s3p1-bf16+add", SLID | dict(bn=128, chunks=2, stages=5)),
+    ("n40c32h40w32k72r3s3p1-f16", SLID | dict(bn=96, chunks=4, stages=2, xs=1)),
 )  # fmt: skip
 
 

@@ -41,6 +41,7 @@ typedef unsigned shared_t;  // block * ROOM + a place
 #define RESTRICT
 #define UNROLL
 #define NO_UNROLL
+#define UNROLL_BY(count)
 #define THREAD(d) own_thread()
 #define GROUP(d) (first_block + own_block())
 #define GROUPS(d) GRID

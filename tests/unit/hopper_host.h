@@ -64,8 +64,8 @@ static const unsigned char *const FILTERS = 0;
 
 // ---- barriers
 #define TEAMS_SYNC() meet(1, 128 * TEAMS, true)
-#define GROUP_ARRIVE() meet(2, THREADS, false)
-#define GROUP_SYNC() meet(2, THREADS, true)
+#define GROUP_ARRIVE() meet(2, WORKERS, false)
+#define GROUP_SYNC() meet(2, WORKERS, true)
 #define CLUSTER_ARRIVE() if (CLUSTER > 1) cluster_arrive()
 #define CLUSTER_WAIT() if (CLUSTER > 1) cluster_wait()
 

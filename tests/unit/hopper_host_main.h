@@ -10,6 +10,11 @@ static void join_sums(acc_t *, int *) {}
 static void write_sums(shared_t, const acc_t *, int, int) {}
 static void move_sums(acc_t *, int, int) {}
 static void move_home(acc_t *, int, int) {}
+#define FEWER_REGISTERS(count)
+#define MORE_REGISTERS(count)
+#if SLID
+static void slide_sums(acc_t *, shared_t, int, int) { TEAMS_SYNC(), TEAMS_SYNC(); }
+#endif
 #define store_own(...)
 #define ask_for_residual(...)
 #define BRINGS 0
@@ -41,6 +46,7 @@ static long patch_wanted(const Block *b, int step) {
 #if LEADS > 1
     return where(lead_channel(b->at.group, step), lead_column(b->px0, step), 0, b->px0 / WR);
 #endif
+    if (SLID) return where(b->at.group * C + run * CHUNKS * EACH, q, p - PAD_T, n);
     if (SPAN)
         return where(b->at.group * C + run * CHUNKS * EACH, q + tap % S * DIL_W - PAD_L,
                      p * STR_H + tap / S * DIL_H - PAD_T, n);

@@ -30,7 +30,7 @@ from tilewright.kernels.hopper.image import image_of
 from tilewright.kernels.hopper.layout import layout
 from tilewright.kernels.hopper.raster import Line, lines, patch_of
 from tilewright.kernels.hopper.tile import registers_at_most, tiling_of
-from tilewright.kernels.hopper.ways import GATHERED, TAPWISE, TURNED, leads, leap, ways
+from tilewright.kernels.hopper.ways import GATHERED, SLID, TAPWISE, TURNED, leads, leap, ways
 from tilewright.kernels.source import full_source, kernel_files
 from tilewright.kernels.untuned import pack
 from tilewright.kernels.untuned.nhwc import each, tap_chunks
@@ -94,7 +94,7 @@ def test_each_module_uses_those_above_it_alone() -> None:
 def test_specs_and_kernels_know_a_choice_by_the_same_number() -> None:
     text = kernel_files()["hopper_tile.h"].read_text(encoding="utf-8")
     ways_told = {name: int(n) for name, n in re.findall(r"#define (\w+) \(X_WAY == (\d)\)", text)}
-    assert ways_told == dict(GATHERS=GATHERED, TURNS=TURNED, TAPWISE=TAPWISE)
+    assert ways_told == dict(GATHERS=GATHERED, TURNS=TURNED, TAPWISE=TAPWISE, SLID=SLID)
     names = ("BY_TILE", "OWN", "MET", "STORE_WORDS", "STORE_ROWS", "STORE_PLANES")
     for name in names:
         assert re.search(rf"^#define {name} {getattr(finishing, name)}$", text, re.MULTILINE), name

@@ -29,6 +29,7 @@ BASE = dict(
 )  # fmt: skip
 MAPPED = dict(pieces=1)  # the copy engine copies the input
 STAYING = MAPPED | dict(wm=2, bn=96, mb=2, stages=2)
+SLID = MAPPED | dict(x=7, wn=2, batch=3)
 ONE_TILE, WIDE, DEEP = (f"{sizes}-f16-nhwc" for sizes in
                         ("n1c256h7w7k64r3s3p1", "n2c128h14w14k64r3s3p1", "n1c512h7w7k64r3s3p1"))  # fmt: skip
 ACCURATE = ONE_TILE.replace("f16", "accurate")
@@ -59,6 +60,10 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "turned": (ONE_TILE.replace("-nhwc", ""), dict(x=5)),
     "turned by runs of pixels": ("n1c256h8w8k64r3s3p1-f16", dict(x=5)),
     "runs of several images": ("n2c256h16w16k64r3s3p1-f16", dict(x=5, stages=2)),
+    "sums of columns": ("n1c128h8w32k64r3s3p1-f16", SLID | dict(bn=32, chunks=4, stages=2)),
+    "sums of columns, filters come to two": (
+        "n2c64h8w32k64r3s3p1-f16", SLID | dict(bn=32, chunks=4, cm=2, sc=2, xs=1)),
+    "sums of columns, blocks stay": ("n9c64h64w64k128r3s3p1-f16", SLID | dict(bn=128, chunks=4, stages=2)),
     "gathered": ("n1c4h14w14k64r3s3p1-f16-nhwc", dict(x=2, chunks=6, stages=2, xs=1)),
     "rounded": (ONE_TILE.replace("f16", "tf32"), dict(chunks=4)),
     "promoted": (ONE_TILE.replace("f16", "f8"), MAPPED | dict(stages=2)),
@@ -84,6 +89,8 @@ SLIPS = (
     ("end - LAG + STAGES < count", "0", "planes that begin anywhere", "all wait"),
     ("i - first >= LAG", "i >= LAG", "planes that begin anywhere", "written|all wait"),
     ("bar_init_done();", "", "the copy engine copies", "not seen by copies"),
+    ("p = b->px0 / WR % HR, n", "p = b->px0 / WR, n", "sums of columns, blocks stay", "another patch"),
+    ("make_ready(shared, b, 0, THREAD(0));", "", "sums of columns", "no barrier"),
     ("if (TOGETHER) WG_WAIT(LAG);\n        if (i - first >= LAG) {\n            if (STAYS ||",
      "if (i - first >= LAG) {\n            give_back(shared, b, done_slot, lane);\n"
      "            if (TOGETHER) WG_WAIT(LAG);\n            if (0 &&", "blocks stay", "written"),  # too early
@@ -106,9 +113,9 @@ def _host_source(found: Blueprint) -> str:
     )
     turn, lead, multiply = (files[f"hopper_{name}.h"].read_text() for name in ("turn", "lead", "multiply"))
     block = re.search(r"^typedef struct \{[^}]*\} Block;", tile, re.M)
-    more = re.findall(r"^#define (?:FIRST_STEP|SUM_WORDS|W_SIDES|X_SIDES)\b[^\n]*", tile, re.M)
-    assert block and len(more) == 4
-    kernel = re.sub(r'#include "hopper_(tile|store|own)\.h"', "", kernel)
+    more = re.findall(r"^#define (?:FIRST_STEP|SUM_WORDS|SUMS_OF|W_SIDES|X_SIDES)\b[^\n]*", tile, re.M)
+    assert block and len(more) == 5
+    kernel = re.sub(r'#include "hopper_(tile|store|own|slide)\.h"', "", kernel)
     parts = [
         defines(found), '#include "products.h"', '#include "hopper_host.h"',
         "#define __CUDACC__", tile.partition('#include "tile.h"')[0], *more,

@@ -11,9 +11,18 @@ from tilewright.kernels.hopper import fallback, halves
 from tilewright.kernels.hopper.finish import BY_TILE, OWN, finish, out_bytes, paired, run, stores
 from tilewright.kernels.hopper.image import APART, SWIZZLED, joint, raw_of
 from tilewright.kernels.hopper.layout import layout
-from tilewright.kernels.hopper.planes import spans_of, stretch_of
+from tilewright.kernels.hopper.planes import line_of, spans_of, stretch_of
 from tilewright.kernels.hopper.sum import PROMOTED, held, numbers, parts_of, products
-from tilewright.kernels.hopper.tile import HopperTiling, k_group, registers, registers_at_most, tiling_of
+from tilewright.kernels.hopper.tile import (
+    SENDERS,
+    HopperTiling,
+    k_group,
+    registers,
+    registers_at_most,
+    registers_of_sums,
+    threads,
+    tiling_of,
+)
 from tilewright.kernels.hopper.ways import (
     ANEW,
     AS_IS,
@@ -21,6 +30,7 @@ from tilewright.kernels.hopper.ways import (
     GATHERED,
     HALVED,
     PLANES,
+    SLID,
     leads,
     leap,
     skewed,
@@ -66,7 +76,7 @@ def blueprint_of(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blue
     if cf["x"] == COPIED:
         copy = copy_of(pr, held(pr, cf), tiling.x_parts, aligned)
         return copied_first(found, copy._replace(defines=copy.defines | _products(pr, cf, "COPIED_AS")))
-    if cf["x"] in ANEW and not aligned:
+    if cf["x"] in (*ANEW, SLID) and not aligned:
         return copied_first(found, copy_as_is(pr.x_bytes, DTYPE_BYTES[pr.dtype]))
     if cf["x"] == HALVED:
         return _with_fallback(halves.halved_first(found, pr, held(pr, cf)), pr, tiling, device)
@@ -133,6 +143,8 @@ def _packed_bytes(pr: Problem, tiling: HopperTiling, cf: Values) -> int:
 
 def _plane_defines(pr: Problem, cf: Values) -> Values:
     """Return the defines of the spans of planes that the copy engine copies, and of leads if there are."""
+    if cf["x"] == SLID:
+        return dict(SPAN=line_of(pr), LEADS=1)
     spans = spans_of(pr, cf["bn"]) if cf["x"] == PLANES else None
     span = dict(SPAN=spans.outputs if spans else 0)
     if not skewed(pr, cf["x"]):
@@ -140,6 +152,15 @@ def _plane_defines(pr: Problem, cf: Values) -> Values:
     stretch = stretch_of(pr, cf["bn"])
     assert stretch
     return span | dict(LEADS=leads(pr), LEAP=leap(pr), STRETCH=stretch.places, USED=stretch.used)
+
+
+def _handed(cf: Values, device: Device) -> Values:
+    """Return the defines of the registers that those who send hand on to those who sum."""
+    if cf["x"] != SLID:
+        return {}
+    summing = registers_of_sums(cf, device.regs_per_unit)
+    whole = registers_at_most(threads(cf, None), cf["mb"], device.regs_per_unit)
+    return dict(REGS_SENDING=SENDERS, REGS_SUMMING=summing, REGS_ALL=whole)
 
 
 def _most_bytes(pr: Problem, tiling: HopperTiling, cf: Values) -> int:
@@ -153,7 +174,10 @@ def _tight(pr: Problem, tiling: HopperTiling, cf: Values, device: Device) -> boo
     """Whether too few registers are left to unroll the loop that stores."""
     view = tiling.view
     divides = cf["tall"] or (tiling.rows.extent, tiling.columns.extent) != (view.p, view.q)  # to find a pixel
-    room = registers_at_most(tiling.threads, cf["mb"], device.regs_per_unit) - registers(pr, cf)
+    most = registers_at_most(tiling.threads, cf["mb"], device.regs_per_unit)
+    if cf["x"] == SLID:
+        most = registers_of_sums(cf, device.regs_per_unit)
+    room = most - registers(pr, cf)
     return room < LEAST_ROOM[divides]
 
 
@@ -167,7 +191,7 @@ def _defines(pr: Problem, tiling: HopperTiling, cf: Values, aligned: bool, devic
         BATCH=cf["batch"], STAGES=cf["stages"], JOINT=int(joint(pr, cf["x"], tiling.image)),
         MIN_BLOCKS=cf["mb"], COPIES=cf["cm"], CLUSTER=cf["sc"] * cf["cm"],
         **share_defines(cf["combine"], cf["sc"], cf["sg"]),
-        **_plane_defines(pr, cf), CC=held(pr, cf),
+        **_plane_defines(pr, cf), CC=held(pr, cf), **_handed(cf, device),
         K_GROUP=k_group(device, tiling), CS=1, K_FASTEST=1,
         N=view.n, **layer_defines(pr, view), X_WAY=cf["x"], RUN_OUT=run(pr, cf), Y_VECTOR=int(aligned),
         OFFSET64=offset64(_most_bytes(pr, tiling, cf)), TIGHT=int(_tight(pr, tiling, cf, device)),

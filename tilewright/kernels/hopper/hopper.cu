@@ -3,7 +3,7 @@
 //
 // x: nhwc, in pieces of 16 bytes (as given, or written by nhwc.cu); few channels, gathered from either layout; nchw as
 // it is, transposed by threads (TURNS), or brought by the copy engine where it can copy just what each step multiplies:
-// neighbouring pixels of its channels (SPAN; hopper_lead.h where planes begin anywhere).
+// neighbouring pixels of its channels (SPAN; hopper_lead.h where planes begin anywhere), or a patch (SLID).
 // y: nhwc or nchw.  w: packed [group][k tile][step][a tile of KB rows, CHUNKS pieces each], as shared memory has it
 // (hopper.h, pack_tensor.h).
 //
@@ -31,7 +31,8 @@
 //                              as they are; a patch that only one step reads (1x1 filters, TAPWISE, SPAN) comes with
 //                              that step's batch (JOINT)
 //            warps 1 .. 3      where x has none: copy patches piece by piece, or request runs of pixels and transpose
-//                              them (hopper_turn.h, RAW_FULL); the first patch is copied, or transposed, by all warps
+//                              them (hopper_turn.h, RAW_FULL); the first patch is copied, or transposed, by all warps;
+//                              SLID: nothing, but hand on their registers to those who multiply
 // f16, bf16, i8; tf32, whose patches are rounded in registers, or by the copy engine; f8, whose sums are promoted;
 // accurate, whose numbers are split in two: in registers, or by a kernel before (hopper.h, PRODUCTS).
 // Barriers pass the buffers to and fro (W_FULL, W_EMPTY, X_FULL, X_EMPTY). In nhwc the threads that hold sums store
@@ -52,6 +53,9 @@
 #ifdef __CUDACC__
 #include "hopper_send.h"
 #include "hopper_multiply.h"
+#if SLID
+#include "hopper_slide.h"
+#endif
 
 // Sum up a tile, by those who multiply: into the tile of sums; or (FINISH) they store y.
 INLINE void sum_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared, const Block *b,
@@ -70,6 +74,9 @@ INLINE void sum_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL ou
 #endif
     multiply_all(sums, shared, b, ring, team, thread);
     join_sums(sums, moves);
+#if SLID
+    slide_sums(sums, shared, team, thread);
+#endif
 #if FINISH == OWN
     if (STORES != STORE_WORDS && !STAYS && !BRINGS) TEAMS_SYNC();  // nobody reads buffers any more: rows lie there
     store_own(y, bias, z, shared, b, sums, team, thread SCALE_ARGUMENT);
@@ -81,6 +88,15 @@ INLINE void sum_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL ou
     write_sums(shared, sums, team, thread);
     if (SC > 1) wg_see_copies();  // what was written, seen by the copy engine
 #endif
+}
+
+// Sum up the block's tiles.
+INLINE void sum_tiles(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w,
+                      shared_t shared, const Block *b, int team, int thread SCALE_PARAMETER) {
+    Block here = *b;
+    Ring ring = {0, 0, 0, 0};
+    do sum_tile(y, bias, z, shared, &here, &ring, team, thread SCALE_ARGUMENT);
+    while (go_on(&here, w));
 }
 
 // Before roles part: one thread makes the barriers, and what waits for no other block is sent for.
@@ -124,8 +140,8 @@ INLINE void make_ready(shared_t shared, const Block *b, int sends, int other) {
     gather(shared, (const x_t *)b->x, b->px0, b->at.group);
     wg_see_copies();
 #endif
-    if (GATHERS) find_places(shared, b, THREAD(0), THREADS);
-    else if (!sends) find_places(shared, b, other, THREADS - 32);
+    if (GATHERS) find_places(shared, b, THREAD(0), WORKERS);
+    else if (!sends) find_places(shared, b, other, WORKERS - 32);
     if (GATHERS) BARRIER();
     else if (!sends) GROUP_SYNC();
     if (CLUSTER > 1 && !sends) CLUSTER_WAIT();
@@ -134,7 +150,7 @@ INLINE void make_ready(shared_t shared, const Block *b, int sends, int other) {
 // Patches that the copy engine cannot bring: all but the sender's warp copy the first, three warps those that follow.
 INLINE void copy_all(shared_t shared, const Block *b, int team, int thread, int other) {
     CHAIN_WAIT();
-    copy_patch(shared, X_FROM, b, b->first / TAPS, other, THREADS - 32);
+    copy_patch(shared, X_FROM, b, b->first / TAPS, other, WORKERS - 32);
     patch_copied(FIRST);
     if (TURNS_RUNS && team == TEAMS) bar_wait(FIRST, 0);  // all have read what is raw
     if (team == TEAMS) copy_patches(shared, b, thread - 32);
@@ -162,17 +178,28 @@ INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_
     const int team = __shfl_sync(0xffffffffu, THREAD(0) / 128, 0), thread = THREAD(0) % 128, warp = thread / 32;
     const int sends = team == TEAMS && warp == 0, sender = THREAD(0) == 128 * TEAMS;
     begin_block(shared, b, sender);
+#if SLID
+    if (team == TEAMS) {
+        FEWER_REGISTERS(REGS_SENDING);
+        if (sends) send_all(shared, b, w, sender);
+        else CLUSTER_WAIT();  // three warps do nothing more
+    } else {
+        MORE_REGISTERS(REGS_SUMMING);
+        make_ready(shared, b, 0, THREAD(0));
+        sum_tiles(y, bias, z, w, shared, b, team, thread SCALE_ARGUMENT);
+    }
+#else
     if (sends) send_all(shared, b, w, sender);
     const int other = THREAD(0) - (team == TEAMS ? 32 : 0);  // number among all but the sender's warp
     make_ready(shared, b, sends, other);
     if (!GATHERS && !MAPPED && !sends) copy_all(shared, b, team, thread, other);
-    if (team < TEAMS) {
-        Block here = *b;
-        Ring ring = {0, 0, 0, 0};
-        do sum_tile(y, bias, z, shared, &here, &ring, team, thread SCALE_ARGUMENT);
-        while (go_on(&here, w));
-    }
+    if (team < TEAMS) sum_tiles(y, bias, z, w, shared, b, team, thread SCALE_ARGUMENT);
+#endif
 #if FINISH == BY_TILE
+#if SLID
+    if (team == TEAMS) MORE_REGISTERS(REGS_ALL);
+    else FEWER_REGISTERS(REGS_ALL);
+#endif
     BARRIER();
 #if SC > 1
     exchange_rows(shared, b, team, warp, thread);

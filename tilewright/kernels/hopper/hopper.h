@@ -209,8 +209,8 @@ INLINE void span_copy(shared_t to, const void *map, int v, int c, int h, int n, 
 INLINE void image_soon(const void *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 #endif
 #define TEAMS_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory")
-#define GROUP_ARRIVE() asm volatile("bar.arrive 2, %0;" ::"n"(THREADS) : "memory")
-#define GROUP_SYNC() asm volatile("bar.sync 2, %0;" ::"n"(THREADS) : "memory")
+#define GROUP_ARRIVE() asm volatile("bar.arrive 2, %0;" ::"n"(WORKERS) : "memory")
+#define GROUP_SYNC() asm volatile("bar.sync 2, %0;" ::"n"(WORKERS) : "memory")
 INLINE void bulk_to_block(shared_t to, shared_t from, int bytes, shared_t bar, int rank) {
     asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  ::"r"(of_block(to, rank)), "r"(from), "r"(bytes), "r"(of_block(bar, rank)) : "memory");

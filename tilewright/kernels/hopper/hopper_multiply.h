@@ -62,7 +62,8 @@ INLINE void multiply_batches(acc_t sums[SUM_WORDS], shared_t shared, const Block
         }
     } while (++i < end);
     WG_WAIT(0);
-    if (PARTS == 1 && !PROMOTED) wg_done(sums);  // no sum is read before
+    if (PARTS == 1 && !PROMOTED)  // no sum is read before
+        UNROLL for (int i = 0; i < SUM_WORDS; i += WG_WORDS) wg_done(sums + i);
     if (STAYS && LAG && lane == 0) {  // the last batch's; and its patch's
         bar_arrive(W_EMPTY(done_slot));
         if (!JOINT) bar_arrive(X_EMPTY(done_x_slot));

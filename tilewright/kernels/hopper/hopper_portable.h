@@ -17,9 +17,9 @@ INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_
         BARRIER();
         for (int step = first; step < last; step++) {
             const int slot = (step - first) % (STAGES * BATCH);
-            const int x_slot = JOINT ? slot : (step / TAPS - first / TAPS) % X_STAGES;
+            const int x_slot = SLID ? 0 : JOINT ? slot : (step / TAPS - first / TAPS) % X_STAGES;
 #if SPAN
-            copy_spans(shared, X_FROM + slot * X_BYTES, b, step);
+            copy_spans(shared, X_FROM + x_slot * X_BYTES, b, step);
 #else
             if (!GATHERS && (TAPWISE || step == first || step % TAPS == 0))
                 copy_patch(shared, X_FROM + x_slot * X_BYTES, b, TAPWISE ? step : step / TAPS, THREAD(0), THREADS);
@@ -27,7 +27,7 @@ INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_
             for (int at = THREAD(0) * 16; at < W_BYTES; at += THREADS * 16)
                 copy16(shared, slot * W_BYTES + at, b->w + (offset_t)step * W_BYTES + at, 1);
             BARRIER();
-            const int tap = JOINT ? 0 : step % TAPS;
+            const int tap = JOINT || SLID ? 0 : step % TAPS;
             if (team < TEAMS) multiply_step(sums, shared, slot, x_slot, tap / S, tap % S, team, thread);
             BARRIER();
         }

@@ -31,7 +31,7 @@ INLINE void make_barriers(shared_t shared, const Block *b) {
     UNROLL for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS * COPIES);
     UNROLL for (int i = 0; i < X_BARS; i++)
         bar_init(X_FULL(i), MAPPED ? 1 : X_THREADS), bar_init(X_EMPTY(i), 4 * TEAMS);
-    if (!MAPPED) bar_init(FIRST, THREADS - 32);
+    if (!MAPPED) bar_init(FIRST, WORKERS - 32);
 #if TURNS_RUNS
     UNROLL for (int i = 0; i < RAW_STAGES; i++) bar_init(RAW_FULL(i), 1);
 #endif
@@ -50,6 +50,15 @@ INLINE void send_for_patches(shared_t shared, const Block *b, int step, int slot
         const shared_t to = shared + X_FROM + (slot + patch) * X_BYTES + span * (SPAN_PIECES * 16);
         const int column = lead_column(place, step + patch), channel = lead_channel(b->at.group, step + patch);
         span_copy(to, b->x, column, channel, 0, place / WR, bar);
+    }
+#elif SLID
+    const int c = b->at.group * C + step / TAPS * (CHUNKS * EACH);
+    shared_t to = shared + X_FROM + slot * X_BYTES;
+    int q = b->px0 % WR, p = b->px0 / WR % HR, n = b->px0 / (WR * HR);
+    UNROLL_BY(4) for (int span = 0; span < LINES; span++, to += SPAN_PIECES * 16) {  // (of few registers)
+        span_copy(to, b->x, q, c, p - PAD_T, n, bar);
+        if ((q += LINE) == WR) q = 0, p++;
+        if (p == HR) p = 0, n++;
     }
 #elif SPAN
     UNROLL for (int i = 0; i < SENT * LINES; i++) {

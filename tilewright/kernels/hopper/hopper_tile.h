@@ -20,7 +20,8 @@
 //   CC K_GROUP PX_TILES  pieces of a pixel's channels; tiles of channels that blocks take together; tiles of pixels
 
 #define TEAMS (WM * WN)
-#define THREADS (128 * TEAMS + (MAPPED ? 32 : 128))
+#define WORKERS (128 * TEAMS + (MAPPED ? 32 : 128))
+#define THREADS (SLID ? 128 * TEAMS + 128 : WORKERS)  // warps more hand on their registers, as a warpgroup does
 #define X_THREADS 96
 #define KB (64 * WM)
 #define NB (WG_N * WN)
@@ -29,6 +30,7 @@
 #define GATHERS (X_WAY == 2)
 #define TURNS (X_WAY == 5)                   // x is nchw: threads make pieces of it (hopper_turn.h: of runs of pixels)
 #define TAPWISE (X_WAY == 6)                 // x comes anew for each tap: pixels under outputs alone
+#define SLID (X_WAY == 7)                    // x is nchw: columns of the filter have sums of their own (hopper_slide.h)
 #define TAPS (GATHERS ? 1 : R * S)           // steps of a run of channels; and of a patch, unless each has its own
 #define OF_LEAD (STEPS / LEADS)              // steps of channels that begin alike (hopper_lead.h)
 #define ROW_PITCH (SWIZZLED ? CHUNKS * 16 : 16)    // bytes from one row of a tile to the next
@@ -70,10 +72,12 @@
 #define TURNS_RUNS (SEGMENTS > 0)  // of pixels, by way of shared memory (hopper_turn.h); else number by number
 #define X_IS_MAP (MAPPED || TURNS_RUNS)
 #define KEPT 1  // a block's share of its own rows of the tile stays where it is
+#define BY_COLUMNS SLID  // columns of the filter have sums of their own; elsewhere x is copied tap by tap
 #else
 #define TURNS_RUNS 0
 #define X_IS_MAP 0
 #define KEPT 0
+#define BY_COLUMNS 0
 #endif
 
 #include "tile.h"
@@ -299,7 +303,8 @@ INLINE void copy_patch(shared_t shared, int to, const Block *b, int step, int th
 // Sums of a thread. Where numbers are split there are two of an output: of the products of high parts, PROMOTED of
 // them at a time added in f32 (tensor cores cut off, and these decide how accurate y is), and of those with a low part,
 // 2048 times too large, which tensor cores add up all along: what they cut off is 2^-11 as much.
-#define SUM_WORDS (PARTS * WG_WORDS)
+#define SUM_WORDS ((BY_COLUMNS ? 3 : PARTS) * WG_WORDS)
+#define SUMS_OF(s) (BY_COLUMNS ? ((s) + 2) % 3 * WG_WORDS : 0)  // of column s of the filter: the middle one's are first
 
 // Multiply what a step has staged, for tap (r, s). Places in shared memory are in pieces here. Products of whole
 // numbers are under way together with those of other steps: the caller begins and commits them.
@@ -311,7 +316,7 @@ INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, 
     const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + s / STR_W +
                     (TALL ? (r / STR_H + team / WM) * LINE : r / STR_H * WR + team / WM * WG_N);
     const int a = w_slot * (W_BYTES / 16) + team % WM * (4 * ROW_PITCH);
-    const int spans = team / WM * ((WG_N + LINE - 1) / LINE) * SPAN_PIECES;
+    const int spans = (team / WM * ((WG_N + LINE - 1) / LINE) + (SLID ? r * (WR / LINE) : 0)) * SPAN_PIECES;
     const int b = X_FROM / 16 + x_slot * (X_BYTES / 16) + (SPAN ? spans : row * (ROW_PITCH / 16));
 #if PROMOTED
     acc_t part[WG_WORDS];
@@ -333,7 +338,7 @@ INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, 
     }
 #else
     UNROLL for (int i = 0; i < CHUNKS / 2; i++)
-        multiply(sums, shared, a + i * W_SIDES, W_NEXT, b + i * X_SIDES, X_NEXT, 1, thread);
+        multiply(sums + SUMS_OF(tap_s), shared, a + i * W_SIDES, W_NEXT, b + i * X_SIDES, X_NEXT, 1, thread);
 #endif
 }
 

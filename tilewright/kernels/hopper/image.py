@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tilewright.kernels.family import MOST_LAYER_PIXELS, Values
-from tilewright.kernels.hopper.planes import spans_of
+from tilewright.kernels.hopper.planes import line_of, slid_row, spans_of
 from tilewright.kernels.hopper.raster import SEGMENT, lines, patch_of, raster
 from tilewright.kernels.hopper.sum import held, numbers, parts_of, products
 from tilewright.kernels.hopper.ways import (
@@ -13,6 +13,7 @@ from tilewright.kernels.hopper.ways import (
     COPIED,
     GATHERED,
     PLANES,
+    SLID,
     TAPWISE,
     TURNED,
     leads,
@@ -50,6 +51,8 @@ def _image(pr: Problem, *values: int) -> TensorMap | None:
     of_piece = numbers(pr, cf["x"])
     if cf["x"] == PLANES:
         return _planes(pr, cf, of_piece)
+    if cf["x"] == SLID:
+        return _slid(pr, cf, of_piece)
     if pr.groups * parts > 1 and held(pr, cf) % cf["chunks"]:
         return None
     moves = ((taps - 1) * apart for taps, apart in zip((pr.r, pr.s), pr.dilation, strict=True))
@@ -82,6 +85,24 @@ def _planes(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
     found = TiledMap(
         size=16 // of_piece, columns=apart * view.w, channels=pr.c // apart, rows=view.h, images=view.n,
         box_columns=spans.places, box_channels=deep,
+    )  # fmt: skip
+    return found if found.legal else None
+
+
+def _slid(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
+    """The tensor map of an input in nchw of which a patch serves all taps: a copy takes a span.
+
+    A warpgroup has whole rows of the raster, or whole spans of one that its tile has.
+    """
+    view, line, row, deep = View.of(pr), line_of(pr), slid_row(pr), cf["chunks"] * of_piece
+    whole = cf["bn"] % row == 0 or (row % cf["bn"] == 0 and cf["wn"] * cf["bn"] % row == 0)
+    if not whole or cf["bn"] % line or cf["tall"] or (pr.groups > 1 and pr.cg % deep):
+        return None
+    if raster(pr, SLID) > MOST_LAYER_PIXELS:
+        return None
+    found = TiledMap(
+        size=16 // of_piece, columns=view.w, channels=pr.c, rows=view.h, images=view.n, box_columns=line,
+        box_channels=deep,
     )  # fmt: skip
     return found if found.legal else None
 

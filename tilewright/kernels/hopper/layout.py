@@ -10,6 +10,7 @@
     OWN_FROM      rows or tables of warps that store while buffers are filled (persistent blocks), or that
                   have a residual copied by then
     MEET_FROM     partial sums from the shares of a cluster, for this block's rows or pairs of pixels
+    EDGES_FROM    sums of the first and last column of each team, if they slide (hopper_slide.h)
     BARS_FROM     barriers
     SHARED_END
 
@@ -34,6 +35,7 @@ from tilewright.kernels.hopper.finish import (
 from tilewright.kernels.hopper.image import SWIZZLED, image_of, joint
 from tilewright.kernels.hopper.raster import SEGMENT, places_of, raw_stages_of, segments_of
 from tilewright.kernels.hopper.sum import parts_of
+from tilewright.kernels.hopper.ways import SLID
 from tilewright.problem import Problem
 
 OWN_ROWS = 32  # pixels that warps store at once while buffers are filled
@@ -84,6 +86,7 @@ class Layout(NamedTuple):
     outs_from: int
     own_from: int
     meet_from: int
+    edges_from: int
     bars_from: int
     shared_end: int
 
@@ -148,12 +151,13 @@ def layout(pr: Problem, cf: Values, stays: bool, who: int | None = None) -> Layo
     outs_from = table_from + (0 if image else 4 * entries)
     own_from = outs_from + (0 if stays else ceil_div(nb, 4) * 16)
     meet_from = own_from + (own_bytes if stays or brings else 0)
-    bars_from = meet_from + meet_bytes
+    edges_from = meet_from + meet_bytes
+    bars_from = edges_from + (8 * 64 * cf["wm"] * cf["wn"] if cf["x"] == SLID else 0)
     return Layout(
         w_bytes=w_bytes, x_bytes=x_bytes, x_next=x_next, x_stages=x_stages, x_bars=x_bars,
         kt=kt, fast=fast, slow=slow, pitch=pitch, own_rows=own_rows, own_pitch=own_pitch, mine=mine,
         pairs=pairs, segments=segments, raw_stages=raw_stages, x_from=x_from, raw_from=raw_from,
         table_from=table_from, outs_from=outs_from, own_from=own_from,
-        meet_from=meet_from, bars_from=bars_from,
+        meet_from=meet_from, edges_from=edges_from, bars_from=bars_from,
         shared_end=bars_from + BARRIER * (2 * (cf["stages"] + x_bars) + 2 + raw_stages),
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tilewright.arithmetic import ceil_div
+from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.hopper.ways import leads
 from tilewright.kernels.tile import View
 from tilewright.kernels.untuned.nhwc import each
@@ -38,6 +38,17 @@ def spans_of(pr: Problem, bn: int) -> Spans | None:
         return ceil_div(q, one.outputs) * (one.outputs + SENT_FOR), one.places
 
     return min(found, default=None, key=cost)
+
+
+def line_of(pr: Problem) -> int:
+    """Pixels of a span, whole ones of which make a row if sums slide (hopper_slide.h): few past its end."""
+    w = View.of(pr).w
+    return min(SPANS, key=lambda places: (ceil_div(w, places) * (places + SENT_FOR), -places))
+
+
+def slid_row(pr: Problem) -> int:
+    """Places of the raster for a row, if sums slide."""
+    return round_up(View.of(pr).w, line_of(pr))
 
 
 class Stretch(NamedTuple):

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.planes import row_of, spans_of
-from tilewright.kernels.hopper.ways import AS_IS, GATHERED, PLANES, TAPWISE, skewed, turns_runs
+from tilewright.kernels.hopper.planes import line_of, row_of, slid_row, spans_of
+from tilewright.kernels.hopper.ways import AS_IS, GATHERED, PLANES, SLID, TAPWISE, skewed, turns_runs
 from tilewright.kernels.tile import TWO_PASS, View, tiles_along, windows
 from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.problem.epilogue import Pool
@@ -52,7 +52,8 @@ class Line:
 def lines(pr: Problem, way: int = AS_IS, bn: int = 0) -> tuple[View, Line, Line]:
     """Return the raster of a problem; of the outputs alone if the input is gathered or copied tap by tap.
 
-    So it is for planes, but with rows of whole spans (planes.py) for warpgroups of ``bn`` pixels.
+    So it is for planes, but with rows of whole spans (planes.py) for warpgroups of ``bn`` pixels. If sums
+    slide, rows are of whole spans, too, and columns under the taps beside them are not needed.
     """
     view = View.of(pr)
     if way in (GATHERED, TAPWISE):
@@ -61,6 +62,8 @@ def lines(pr: Problem, way: int = AS_IS, bn: int = 0) -> tuple[View, Line, Line]
         return view, Line(view.p, 1, 0), Line(row_of(pr, bn), 1, 0)
     rows = Line.of(view.h, view.p, pr.r, pr.stride[0], pr.dilation[0], pr.pad[0])
     columns = Line.of(view.w, view.q, pr.s, pr.stride[1], pr.dilation[1], pr.pad[2])
+    if way == SLID:
+        return view, rows, Line(slid_row(pr), 1, 0)
     even = round_up(columns.extent, 8)
     if in_pieces(pr, view) and even <= columns.extent * FEW_MORE:
         columns = replace(columns, extent=even)
@@ -124,6 +127,8 @@ def patch_of(pr: Problem, cf: Values) -> tuple[int, int]:
     if cf["x"] == PLANES and (spans := spans_of(pr, cf["bn"])):
         return cf["wn"] * ceil_div(cf["bn"], spans.places), spans.places
     _, rows, columns = lines(pr, cf["x"], cf["bn"])
+    if cf["x"] == SLID:
+        return (cf["bn"] * cf["wn"] + rows.reach * columns.extent) // line_of(pr), line_of(pr)
     if cf["tall"]:
         return cf["wn"] + rows.reach, round_up(cf["bn"] + columns.reach, 8)
     return 1, round_up(cf["bn"] * cf["wn"] + rows.reach * columns.extent + columns.reach, 8)

@@ -11,12 +11,13 @@ from tilewright.kernels.hopper.finish import brings_residual
 from tilewright.kernels.hopper.image import IMAGED, SWIZZLED, image_of, joint
 from tilewright.kernels.hopper.layout import filter_bytes
 from tilewright.kernels.hopper.raster import outputs_of, pool_of, raster
-from tilewright.kernels.hopper.sum import chunks_of, most_patches, parts_of, runs, steps, taps
+from tilewright.kernels.hopper.sum import COLUMNS, chunks_of, most_patches, parts_of, runs, steps, taps
 from tilewright.kernels.hopper.tile import (
     DECLARED,
     TURNING,
     registers,
     registers_at_most,
+    registers_of_sums,
     threads,
     tiles_ahead,
     tiling_of,
@@ -27,6 +28,7 @@ from tilewright.kernels.hopper.ways import (
     GATHERED,
     HALVED,
     PLANES,
+    SLID,
     TAPWISE,
     TURNED,
     skewed,
@@ -120,6 +122,8 @@ def _threads(pr: Problem, cf: Values) -> int:
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
     most = registers_at_most(_threads(problem, cf), cf["mb"], device.regs_per_unit)
+    if cf["x"] == SLID:
+        most = registers_of_sums(cf, device.regs_per_unit)
     return registers(problem, cf) <= most
 
 
@@ -140,9 +144,9 @@ RULES = (
     Rule("swizzled", lambda chunks, pieces: pieces != SWIZZLED or chunks in ROWS,
          "the tensor cores know swizzled rows of 32, 64 and 128 bytes"),
     Rule("mapped", lambda problem, cf:
-         cf["x"] not in (HALVED, PLANES, TAPWISE) or image_of(problem, cf) is not None,
-         "numbers split into two of f16, planes in spans of 16, 32 or 64 pixels (bn), and patches of one tap "
-         "are copied by the copy engine",
+         cf["x"] not in (HALVED, PLANES, TAPWISE, SLID) or image_of(problem, cf) is not None,
+         "numbers split into two of f16, planes in spans of 16, 32 or 64 pixels (bn), rows for three columns "
+         "of the filter, and patches of one tap are copied by the copy engine",
          needs=IMAGE),
     Rule("rectangle", _upright, "rows of a tile are copied by the copy engine, one line of the raster each",
          needs=IMAGE),
@@ -151,6 +155,10 @@ RULES = (
          needs=BLOCK),
     Rule("batch", _whole_batches, "batches that end inside a patch, or the sum",
          needs=f"{IMAGE} batch"),
+    Rule("columns", lambda x, batch: x != SLID or batch % COLUMNS == 0,
+         "each column of the filter has sums of its own: a batch has all three"),
+    Rule("handed", lambda x, wm, wn, mb: x != SLID or (mb == 1 and wm * wn > 1),
+         "a block that hands registers on has all of a unit's, for two warpgroups or more that sum"),
     Rule("joint", lambda problem, cf: cf["xs"] == 1 or not _joint(problem, cf),
          "patches that one step reads come with its filters, in no buffers of their own",
          needs=f"{IMAGE} xs"),

@@ -16,6 +16,7 @@ from tilewright.problem import Problem
 # Accurate: one of tf32, 8 numbers deep, as in mma, and as FEWEST_ACCURATE was simulated; or two of f16, 16
 # deep, whose rms error in that simulation is 0.4 to 0.6 times strict f32's at 256 products, 0.2 at 2304.
 PROMOTED = {E4M3: 4, THREE: 1, HALVES: 2}
+COLUMNS = 3  # of a filter, each of which has sums of its own where they slide
 
 
 def products(pr: Problem, way: int) -> int:

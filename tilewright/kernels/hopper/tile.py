@@ -12,8 +12,8 @@ from tilewright.kernels.hopper.finish import OWN, finish
 from tilewright.kernels.hopper.image import image_of
 from tilewright.kernels.hopper.layout import ALIGNMENT, layout
 from tilewright.kernels.hopper.raster import Line, lines, patch_of, tiles_of
-from tilewright.kernels.hopper.sum import copied_parts, products, steps
-from tilewright.kernels.hopper.ways import GATHERED, TURNED, skewed, turns_runs
+from tilewright.kernels.hopper.sum import COLUMNS, copied_parts, products, steps
+from tilewright.kernels.hopper.ways import GATHERED, SLID, TURNED, skewed, turns_runs
 from tilewright.kernels.limits import RESERVED_SHARED
 from tilewright.kernels.products import E4M3, HALVES, TF32, THREE
 from tilewright.kernels.tensor_map import TensorMap
@@ -21,6 +21,7 @@ from tilewright.kernels.tile import NONE, View
 from tilewright.problem import Problem
 
 MOST_AHEAD = 4  # most tiles of a persistent block with data in flight
+SENDERS, MOST_HANDED = 40, 240  # registers of a thread that hands others on; most of one that gets them
 TURNING = 104  # registers of a thread with 64 numbers of the input in flight
 DECLARED = 1024  # bytes of shared memory besides the buffers: a flag, with its alignment
 
@@ -93,8 +94,11 @@ def _px_tiles(pr: Problem, cf: Values) -> int:
 
 
 def threads(cf: Values, image: TensorMap | None) -> int:
-    """Threads of a block: those that multiply, a warp that issues copies, and three more if threads copy."""
-    return 128 * cf["wm"] * cf["wn"] + (128 if image is None else 32)
+    """Threads of a block: those that multiply, a warp that issues copies, and three more if threads copy.
+
+    Or if that warp hands registers on, as a warpgroup alone can (SLID).
+    """
+    return 128 * cf["wm"] * cf["wn"] + (128 if image is None or cf["x"] == SLID else 32)
 
 
 def registers(pr: Problem, cf: Values) -> int:
@@ -105,7 +109,7 @@ def registers(pr: Problem, cf: Values) -> int:
     """
     product, terms = products(pr, cf["x"]), pr.cg * pr.r * pr.s
     gathered = {TF32: 72 + terms // 2, THREE: 72 + terms * 2 // 3}.get(product, 60 + terms // 2)
-    sums = cf["bn"] // 2 * {E4M3: 2, THREE: 3, HALVES: 3}.get(product, 1)
+    sums = cf["bn"] // 2 * (COLUMNS if cf["x"] == SLID else {E4M3: 2, THREE: 3, HALVES: 3}.get(product, 1))
     by_number = cf["x"] == TURNED and not turns_runs(pr, cf["x"])
     moved = sums * 2 // 5 if skewed(pr, cf["x"]) else 0
     through = TURNING if by_number else 80 if product in (TF32, THREE) else 56  # data in flight
@@ -119,6 +123,12 @@ def registers_at_most(of_block: int, blocks: int, per_unit: int) -> int:
     """
     warps = ceil_div(of_block // 32 * blocks, 4)
     return min(255, per_unit // 4 // (warps * 32) // 8 * 8)
+
+
+def registers_of_sums(cf: Values, per_unit: int) -> int:
+    """Most registers of a thread that sums where those that send hand theirs on (SLID): in eights."""
+    left = per_unit // cf["mb"] - 128 * SENDERS
+    return min(MOST_HANDED, left // (128 * cf["wm"] * cf["wn"]) // 8 * 8)
 
 
 def _stays(pr: Problem, device: Device, cf: Values, image: TensorMap | None, tiles: int) -> bool:

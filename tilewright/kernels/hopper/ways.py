@@ -12,13 +12,13 @@ from tilewright.kernels.tile import View
 from tilewright.kernels.untuned.nhwc import each
 from tilewright.problem import Problem
 
-AS_IS, COPIED, GATHERED, HALVED, PLANES, TURNED, TAPWISE = range(7)
+AS_IS, COPIED, GATHERED, HALVED, PLANES, TURNED, TAPWISE, SLID = range(8)
 WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number",
         "copied to nhwc in two of f16 for each number, by a second kernel",
         "as it is in nchw, by the copy engine", "as it is in nchw, turned by threads",
-        "as it is, anew for each tap")  # fmt: skip
+        "as it is, anew for each tap", "as it is in nchw, for three columns of the filter")  # fmt: skip
 COPIES = (COPIED, HALVED)  # ways in which an earlier kernel copies the input
-NCHW = (PLANES, TURNED)  # ways to read nchw without such a kernel
+NCHW = (PLANES, TURNED, SLID)  # ways to read nchw without such a kernel
 ANEW = (PLANES, TAPWISE)  # ways in which each step has a patch of its own
 MOST_COLUMNS = 1 << 30  # of a row of planes, so that positions in it fit 32 bits
 MOST_TURNED = 1 << 31  # numbers of x, whose positions threads keep in 32 bits
@@ -30,8 +30,9 @@ def ways(pr: Problem) -> tuple[int, ...]:
     If numbers are split, a copying kernel can do it, and then the copy engine can copy patches. It can also
     copy whole pieces again for each tap: only the outputs' pixels, none between two rows. In nchw the tensor
     cores can take pixels as they lie in a row, if numbers have 2 bytes; the copy engine copies them if all
-    its copies begin at a multiple of 16 bytes, and for 1x1 filters wherever planes begin (``leads``).
-    Otherwise threads transpose pixels into pieces of channels.
+    its copies begin at a multiple of 16 bytes, and for 1x1 filters wherever planes begin (``leads``). Under
+    three columns of a filter sums can move instead (``slides``). Otherwise threads transpose pixels into
+    pieces of channels.
     """
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
     whole = (AS_IS,) if nhwc and pr.cg % each(pr) == 0 else ()
@@ -46,8 +47,9 @@ def ways(pr: Problem) -> tuple[int, ...]:
     moves = (pr.dilation[1] if pr.s > 1 else 0, pr.pad[2], View.of(pr).w)  # from one box to another
     aligned = pr.stride[1] == 1 and not any(move % each(pr) for move in moves)
     planes = (PLANES,) if (aligned or leads(pr) > 1) and pr.dtype in ("f16", "bf16") else ()
+    slid = (SLID,) if slides(pr) and pr.dtype in ("f16", "bf16") else ()
     turned = (TURNED,) if pr.n * pr.c * pr.h * pr.w < MOST_TURNED else ()
-    return whole + copied + gathered + halved + planes + turned
+    return whole + copied + gathered + halved + planes + turned + slid
 
 
 def leads(pr: Problem) -> int:
@@ -60,6 +62,15 @@ def leads(pr: Problem) -> int:
     pointwise = view.h == 1 and view.w == view.q and (pr.r, pr.s) == (1, 1) and not pr.epilogue.pool
     whole = pr.cg % found == 0 and found * view.w < MOST_COLUMNS
     return found if pointwise and not any(pr.pad) and whole else 1
+
+
+def slides(pr: Problem) -> bool:
+    """Whether each column of the filter can have sums of its own, which then slide (hopper_slide.h).
+
+    Three columns side by side, with one of padding on either side; rows of whole pieces of 16 bytes.
+    """
+    columns = (pr.s, *pr.stride, pr.dilation[1], *pr.pad[2:])
+    return columns == (3, 1, 1, 1, 1, 1) and pr.w % each(pr) == 0
 
 
 def skewed(pr: Problem, way: int) -> bool:

@@ -1,0 +1,83 @@
+"""Sums of each column of a filter slide to their outputs, from team to team, too (hopper_slide.h)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tilewright.kernels.source import kernel_files
+
+# A lane sends what it has before any shuffle, and edges are written before any is read. So all lanes run
+# three times: to write edges, to say what they send, and to take what others sent.
+HOST = """
+#include <stdio.h>
+#include <vector>
+#define INLINE static inline
+#define UNROLL
+#define TEAMS_SYNC()
+#define WM %(wm)d
+#define WN %(wn)d
+#define WG_N %(columns)d
+#define WR %(row)d
+#define WG_WORDS (WG_N / 2)
+#define SUM_WORDS (3 * WG_WORDS)
+#define SUMS_OF(s) (((s) + 2) %% 3 * WG_WORDS)
+#define EDGES_FROM 16
+typedef float acc_t;
+typedef int shared_t;
+static float edges[EDGES_FROM + WM * WN * 512];
+static void write1(shared_t shared, int at, float v) { edges[shared + at] = v; }
+static float read1(shared_t shared, int at) { return edges[shared + at]; }
+static std::vector<float> sent[WM * WN * 4][32];
+static int warp_now, lane_now, number, pass;
+static float __shfl_sync(unsigned, float v, int from) {
+    if (pass < 2) return sent[warp_now][lane_now].push_back(v), v;
+    return sent[warp_now][from][number++];
+}
+%(kernel)s
+// What column s of the filter has for a row of channels and a place of the raster.
+static float sum_of(int s, int channel, int place) { return 1 + s + 3 * channel + 1000 * place; }
+int main() {
+    for (pass = 0; pass < 3; pass++)
+        for (int thread = 0; thread < WM * WN * 128; thread++) {
+            const int team = thread / 128, lane = thread %% 32;
+            float sums[SUM_WORDS];
+            int channel[WG_WORDS], place[WG_WORDS];
+            for (int i = 0; i < WG_WORDS; i++) {  // by wgmma.h
+                channel[i] = team %% WM * 64 + thread %% 128 / 32 * 16 + lane / 4 + i / 2 %% 2 * 8;
+                place[i] = team / WM * WG_N + i / 4 * 8 + lane %% 4 * 2 + i %% 2;
+                for (int s = 0; s < 3; s++) sums[SUMS_OF(s) + i] = sum_of(s, channel[i], place[i]);
+            }
+            warp_now = thread / 32, lane_now = lane, number = 0;
+            if (pass < 2) sent[warp_now][lane].clear();
+            slide_sums(sums, 0, team, thread %% 128);
+            for (int i = 0; i < WG_WORDS && pass == 2; i++) {
+                const int q = place[i] %% WR, k = channel[i];
+                float wanted = sum_of(1, k, place[i]);
+                if (q) wanted += sum_of(0, k, place[i] - 1);
+                if (q < WR - 1) wanted += sum_of(2, k, place[i] + 1);
+                if (sums[i] != wanted)
+                    return printf("%%d %%d: %%g, not %%g", k, place[i], sums[i], wanted), 1;
+            }
+        }
+    puts("done");
+}
+"""
+
+
+@pytest.mark.parametrize(("row", "columns", "wm", "wn"), [
+    (16, 16, 1, 2), (16, 64, 1, 2), (32, 96, 2, 1), (64, 64, 1, 3),
+    (32, 16, 1, 2), (64, 32, 2, 2), (48, 16, 1, 3), (32, 16, 1, 4),  # a row in several teams
+])  # fmt: skip
+def test_sums_slide_to_their_outputs(row: int, columns: int, wm: int, wn: int, tmp_path: Path) -> None:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler here")
+    kernel = kernel_files()["hopper_slide.h"].read_text()
+    source, program = tmp_path / "slide.cpp", tmp_path / "slide"
+    source.write_text(HOST % dict(row=row, columns=columns, wm=wm, wn=wn, kernel=kernel))
+    subprocess.run([compiler, "-std=c++17", "-o", program, source], check=True)
+    assert subprocess.run([program], capture_output=True, text=True).stdout.strip() == "done"
