@@ -1,18 +1,38 @@
 """``python -m tilewright`` is the command ``tilewright``; Ctrl-C is no defect while it still imports."""
 
+import contextlib
+import os
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
 
 
 def main() -> int:
     """Run the command line; return its exit status."""
     warnings.formatwarning = _one_line
     try:
-        from tilewright.cli import main as run
+        with _ending_at_once():
+            from tilewright.cli import main as run
 
         return run()
     except KeyboardInterrupt:
         return 130
+
+
+@contextlib.contextmanager
+def _ending_at_once() -> Iterator[None]:
+    """Within a ``with``, Ctrl-C ends the process: an exception may be lost in a callback of the import system."""
+    main_thread = threading.current_thread() is threading.main_thread()
+    ours = main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours:
+        signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _one_line(

@@ -70,8 +70,13 @@ def test_a_signal_is_one_line_and_a_status(number: signal.Signals, status: int) 
     assert found == dict(asleep=line, deaf=line, loses=line, ends=ends)
 
 
-def test_a_signal_while_it_imports_is_quiet(tmp_path: Path) -> None:
-    (tmp_path / "typer.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+KILL = "import os, signal, weakref\nkill = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+
+
+@pytest.mark.parametrize("how", ["kill()", "class A: pass\na = A(); b = weakref.ref(a, kill); del a"])
+def test_a_signal_while_it_imports_is_quiet(how: str, tmp_path: Path) -> None:
+    """Where Python would lose the exception, too: in a callback."""
+    (tmp_path / "typer.py").write_text(KILL + how)
     paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
     command, env = [sys.executable, "-m", "tilewright", "doctor"], os.environ | {"PYTHONPATH": paths}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
