@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +38,17 @@ def test_what_is_written_is_read() -> None:
     assert found is not None
     assert (found.binary, found.resources, found.compile_s) == (BUILT.binary, BUILT.resources, 0.0)
     assert found.registers == 40
+
+
+def test_an_entry_is_read_without_room_for_the_largest() -> None:
+    cache.write(BUILT)
+    assert cache.read(BUILT.key)
+    tracemalloc.start()
+    try:
+        assert cache.read(BUILT.key)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_folder_is_private() -> None:

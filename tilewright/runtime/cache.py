@@ -149,7 +149,8 @@ def read(key: str) -> Built | None:
         path = folder() / "kernels" / f"{key}.bin"
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
         with os.fdopen(os.open(path, flags), "rb") as file:
-            data = file.read(_MAX_BYTES + 1)
+            # Of no more bytes than there are: Python first makes room for as many as are asked for.
+            data = file.read(min(os.fstat(file.fileno()).st_size, _MAX_BYTES))
         used(path)
     except (FileNotFoundError, StoreError):
         return None
