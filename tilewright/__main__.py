@@ -23,7 +23,7 @@ def main() -> int:
 
 @contextlib.contextmanager
 def _ending_at_once() -> Iterator[None]:
-    """Within a ``with``, Ctrl-C ends the process: an exception may be lost in a callback of the import system."""
+    """Within a ``with``, Ctrl-C ends the process: callbacks of the import system lose exceptions."""
     main_thread = threading.current_thread() is threading.main_thread()
     ours = main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if ours:

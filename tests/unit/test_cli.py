@@ -291,6 +291,18 @@ def test_progress_in_a_pipe_is_a_line_for_each_layer(capsys: pytest.CaptureFixtu
     assert shown.out == ""
 
 
+@pytest.mark.parametrize("text", ["", ": Unable to allocate 7.4 GiB"])
+def test_no_memory_is_one_line(
+    text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError(*filter(None, [text.removeprefix(": ")]))
+
+    monkeypatch.setattr(outputs, "check", fail)
+    assert main(["configs"]) == 1
+    assert capsys.readouterr().err == f"error: out of memory{text}; free some, or raise the limit on it\n"
+
+
 def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt

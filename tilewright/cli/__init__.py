@@ -117,6 +117,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, e.g. `| head`
         outputs.drop_stdout()
         return 141
+    except MemoryError as error:
+        told = ": ".join(filter(None, ("out of memory", str(error))))
+        return _mistake(f"{told}; free some, or raise the limit on it", 1)
     except OSError as error:
         if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
