@@ -119,6 +119,7 @@ def test_what_hides_the_cpu_is_named(name: str, monkeypatch: pytest.MonkeyPatch,
         monkeypatch.delenv(other, raising=False)
     monkeypatch.setattr(opening, "_opened", {})
     monkeypatch.setattr(opening, "_count", lambda kind: 1 if kind == "numpy" else 0)
+    monkeypatch.setattr(opening, "_driven", failing(DeviceError("cpu:0: there is none; see doctor")))
     numpy = SimpleNamespace(device=SimpleNamespace(backend="numpy"))
     monkeypatch.setattr(opening, "open_runtime", lambda: numpy)
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
@@ -127,7 +128,23 @@ def test_what_hides_the_cpu_is_named(name: str, monkeypatch: pytest.MonkeyPatch,
     said = [str(one) for one in runtime.list_devices() if isinstance(one, DeviceError)]
     named = f"; the environment says {name}='{file}'"
     assert said == ["cuda: the driver has no device", f"opencl: the driver has no device{named}"]
-    assert runtime.instead_of_numpy("--device").endswith(f"for a GPU{named}")
+    instead = runtime.instead_of_numpy("--device")
+    assert instead.startswith("cpu:0: there is none; in ") and instead.endswith(f"for a GPU{named}")
+
+
+def test_what_is_wrong_with_opencl_is_told_where_numpy_will_not_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To install what is there, but broken, helps nobody."""
+    monkeypatch.setattr(opening, "_opened", {})
+    monkeypatch.setattr(opening, "_driven", failing(DeviceError("no OpenCL: libX: cannot open; install it")))
+    said = runtime.instead_of_numpy("--device")
+    assert said.startswith("no OpenCL: libX: cannot open; in tilewright's folder run pip install -e ")
+
+
+def test_a_host_without_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "_opened", {})
+    monkeypatch.setattr(opencl, "OpenclRuntime", failing(MemoryError()))
+    with pytest.raises(OutOfMemory, match="^opencl:0: cannot be opened: the host has too little"):
+        runtime.open_runtime("opencl", 0)
 
 
 def test_a_broken_driver_hides_none_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

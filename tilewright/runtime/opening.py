@@ -6,7 +6,7 @@ import os
 import threading
 
 from tilewright.device import BACKENDS, Device
-from tilewright.errors import DeviceError, RunError, TilewrightError, first_error, how_to_get
+from tilewright.errors import DeviceError, OutOfMemory, RunError, TilewrightError, first_error, how_to_get
 from tilewright.runtime import forked
 from tilewright.runtime.base import Runtime
 
@@ -85,6 +85,9 @@ def _driven(backend: str, index: int) -> Runtime:
         return OpenclRuntime(index, cpu=backend == "cpu")
     except TilewrightError:
         raise
+    except MemoryError as error:
+        little = "the host has too little free memory"
+        raise OutOfMemory(f"{backend}:{index}: cannot be opened: {little}") from error
     except Exception as error:
         said = f"{type(error).__name__}: {first_error(str(error))}"
         raise RunError(
@@ -97,7 +100,16 @@ def instead_of_numpy(option: str) -> str:
     best = open_runtime().device
     if best.backend != "numpy":
         return f"leave out {option}, {best.name} would do"
-    return f"{how_to_get('opencl')}, or '.[cuda]' for a GPU{_told('opencl')}"
+    return f"{_why_numpy()}{how_to_get('opencl')}, or '.[cuda]' for a GPU{_told('opencl')}"
+
+
+def _why_numpy() -> str:
+    """Return what is wrong with OpenCL, without the advice: who has installed it needs to know."""
+    try:
+        _open("cpu", 0)
+    except DeviceError as error:
+        return f"{str(error).partition(';')[0]}; "
+    return ""
 
 
 def list_devices() -> list[Device | DeviceError]:
