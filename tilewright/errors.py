@@ -46,10 +46,14 @@ def printable(text: str) -> str:
 
 
 def first_error(log: str) -> str:
-    """Return the first line of a compiler's or driver's log that has an error, else its first line."""
+    """Return the first line of a compiler's or driver's log that has an error, else its first line.
+
+    pyopencl says some things three times, between dashes: once will do.
+    """
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     told = (line for line in lines if _TELLS_ERROR.search(line))
-    return next(told, lines[0] if lines else "it failed and did not say why")
+    first = next(told, lines[0] if lines else "it failed and did not say why")
+    return " - ".join(dict.fromkeys(first.split(" - ")))
 
 
 class TilewrightError(Exception):

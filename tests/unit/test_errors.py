@@ -24,6 +24,8 @@ POCL = "clBuildProgram failed: BUILD_PROGRAM\n\nBuild on x:\n\nx.cl:1:39: error:
         ("info\nptxas error   : too much shared data", "ptxas error   : too much shared data"),
         ("info\nx.cu(2): error #20-D: no such a", "x.cu(2): error #20-D: no such a"),
         ("\n 7: NVRTC_ERROR_INVALID: 3 \nmore", "7: NVRTC_ERROR_INVALID: 3"),
+        ("clX failed: Y - clX failed: Y - clX failed: Y\n\nBuild on x:", "clX failed: Y"),
+        ("a - b - a: error: 3 - 2", "a - b - a: error: 3 - 2"),
         ("", "it failed and did not say why"),
         (" \n", "it failed and did not say why"),
     ],
