@@ -17,6 +17,7 @@ from tilewright.errors import ConfigError, ProblemError, StoreError, TilewrightE
 from tilewright.kernels import FAMILIES, PLAIN, pick
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
+from tilewright.kernels.limits import no_kernels
 from tilewright.plans.provenance import UNSAID, Basis, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
@@ -88,7 +89,7 @@ def candidates(
         if not families:
             raise ProblemError(f"{problem}: {reasons}")
         return
-    yield REFERENCE, Provenance(Basis.REFERENCE, passed=reasons)
+    yield REFERENCE, Provenance(Basis.REFERENCE, passed=no_kernels(device) or reasons)
 
 
 def _options(request: Request, device: Device) -> str:
