@@ -48,7 +48,7 @@ def test_a_store_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.M
     box.add(record())
     monkeypatch.chdir(tmp_path / "second")
     assert box.records() == [record()] and not (tmp_path / "second" / "mine.sqlite").exists()
-    assert box.path == tmp_path / "first" / "mine.sqlite"
+    assert box.path == tmp_path / "first" / "mine.sqlite" and repr(box) == f"<store {box.path}>"
 
 
 def test_a_store_in_a_folder_that_is_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,9 @@ class Store:
         self.database = Database(self.path, SCHEMA, TABLES, probe, timeout_s, own=path is None)
         self.uses_shipped = shipped
 
+    def __repr__(self) -> str:
+        return f"<store {self.path}>"
+
     @property
     def key(self) -> tuple[str, bool]:
         """Equal for stores that give the same answers: the file, and whether shipped winners count."""
