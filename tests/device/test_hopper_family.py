@@ -16,6 +16,7 @@ from here import EMULATED_AND_GPU, GPU
 from pairs import facts, fewest
 from test_gpu_path import _agrees, computed, runtime
 
+from tilewright.checking.verify import Verifier
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ConfigError
 from tilewright.kernels import family_of
@@ -331,6 +332,44 @@ def test_blocks_that_stay(device: str, text: str, change: dict[str, int], runtim
     plan = Plan.make(runtime, problem, Config.make("hopper", BASE | dict(pieces=1) | change))
     assert dict(plan.blueprint.defines)["STAYS"]
     _agrees(plan)
+
+
+SLIDING = (
+    ("n2c32h3w16k70r3s3p1-f16+bias", SLID | dict(bn=32)),
+    ("n2c48h2w32k40r3s3p1-bf16+relu", SLID | dict(bn=32)),
+    ("n1c32h2w64k140r3s3p1-f16", SLID | dict(bn=64, wm=2, wn=1)),
+    ("n1c32h2w128k70r1s3p0x1-f16", SLID | dict(bn=64)),
+    ("n2c32h2w56k40r3s3p1-f16", SLID | dict(bn=64)),
+)
+
+
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
+@pytest.mark.parametrize(("text", "change"), SLIDING)
+def test_padding_beside_a_row_meets_filters_that_are_not_finite(
+    device: str, text: str, change: dict[str, int], runtime: Runtime
+) -> None:
+    """No product has the padding left and right of rows: what it would add comes from the packed filter."""
+    problem = Problem.parse(text)
+    used = _used(problem, runtime)
+    verifier = Verifier(used, problem)
+    check = verifier.check(verifier.candidate(Config.make("hopper", BASE | change)), full=True)
+    assert check.ok, check.reason
+
+
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
+def test_the_packed_filter_has_what_padding_adds(device: str, runtime: Runtime) -> None:
+    problem = Problem.parse("n1c32h2w32k70r3s3p1g2-f16")
+    used = _used(problem, runtime)
+    plan = Plan.make(used, problem, Config.make("hopper", BASE | SLID | dict(bn=32, xs=1)))
+    w = np.ones(problem.w_shape, numpy_dtype(problem.dtype))
+    w[3, 7, 2, 0], w[40, 0, 1, 2], w[5, 1, 1, 1] = np.inf, np.nan, np.nan
+    given = used.alloc(w.nbytes)
+    used.upload(given, w)
+    found = np.empty(plan.blueprint.packed_bytes // 4, np.float32)
+    used.download(plan.pack(given), found)
+    rows = found[-2 * 2 * 64 :].reshape(2, 64, 2)  # of both groups: 35 channels, and 29 that are none
+    assert [tuple(at) for at in np.argwhere(rows != 0)] == [(0, 3, 0), (1, 5, 1)]
+    assert np.isnan(rows[0, 3, 0]) and np.isnan(rows[1, 5, 1])
 
 
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)

@@ -13,7 +13,10 @@ static void move_home(acc_t *, int, int) {}
 #define FEWER_REGISTERS(count)
 #define MORE_REGISTERS(count)
 #if SLID
-static void slide_sums(acc_t *, shared_t, int, int) { TEAMS_SYNC(), TEAMS_SYNC(); }
+typedef struct {
+} Edges;
+static Edges find_padding(const Block *, int, int) { return {}; }
+static void slide_sums(acc_t *, Edges, shared_t, int, int) { TEAMS_SYNC(), TEAMS_SYNC(); }
 #endif
 #define store_own(...)
 #define ask_for_residual(...)

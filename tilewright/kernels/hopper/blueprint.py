@@ -44,6 +44,7 @@ from tilewright.kernels.untuned import IN_ORDER, PAIRS
 from tilewright.kernels.untuned.nhwc import copied_bytes, copied_first, copy_as_is, copy_of
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
+PADDING_BYTES = 8  # of a row: two sums
 LEAST_ROOM = (8, 28)  # spare registers needed to unroll the loop of stores; of one with divisions, too
 
 
@@ -101,7 +102,7 @@ def _pack(pr: Problem, tiling: HopperTiling, cf: Values) -> tuple[tuple[str, int
         ("PACK_ORDER", PAIRS if paired(pr, cf) else IN_ORDER),
         ("PACK_APART", int(cf["pieces"] == APART)),
         *_products(pr, cf, "PACK_PRODUCTS").items(), *((("PACK_PARTS", 2),) if parts_of(pr) == 2 else ()),
-        *_pack_leads(pr, cf),
+        *_pack_leads(pr, cf), *((("PACK_PADDING", 1),) if cf["x"] == SLID else ()),
     )  # fmt: skip
 
 
@@ -136,8 +137,15 @@ def _tiles_bytes(pr: Problem, tiling: HopperTiling) -> int:
 
 
 def _packed_bytes(pr: Problem, tiling: HopperTiling, cf: Values) -> int:
-    """Bytes of all tiles; for halves also how far each row was shifted, and what a fallback needs."""
-    beside = fallback.beside_bytes(pr, tiling.k_tiles * tiling.kb) if cf["x"] == HALVED else 0
+    """Bytes of all tiles; for halves also how far each row was shifted, and what a fallback needs.
+
+    If sums slide, also each row's sums of products with padding.
+    """
+    rows, beside = tiling.k_tiles * tiling.kb, 0
+    if cf["x"] == HALVED:
+        beside = fallback.beside_bytes(pr, rows)
+    if cf["x"] == SLID:
+        beside = PADDING_BYTES * pr.groups * rows
     return _tiles_bytes(pr, tiling) + beside
 
 

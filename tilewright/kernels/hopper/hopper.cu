@@ -72,10 +72,13 @@ INLINE void sum_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL ou
 #else
     ask_for_residual(z, shared, b);
 #endif
+#if SLID
+    const Edges edges = find_padding(b, team, thread);
+#endif
     multiply_all(sums, shared, b, ring, team, thread);
     join_sums(sums, moves);
 #if SLID
-    slide_sums(sums, shared, team, thread);
+    slide_sums(sums, edges, shared, team, thread);
 #endif
 #if FINISH == OWN
     if (STORES != STORE_WORDS && !STAYS && !BRINGS) TEAMS_SYNC();  // nobody reads buffers any more: rows lie there

@@ -91,7 +91,7 @@ typedef struct {
     int copy, sc, sg;     // numbers among the blocks that share filters, and the sum
     int first, last;      // steps
     const GLOBAL unsigned char *x, *w;  // x: or its tensor map
-    const GLOBAL int *x_moved, *w_moved;  // how far x was moved, and each row of the filter (HALVES)
+    const GLOBAL int *x_moved, *w_moved;  // how far x was moved, and each row of the filter (HALVES); its sums (SLID)
     Place at;             // for tile.h
 } Block;
 
@@ -119,7 +119,7 @@ INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char 
     b.w = w + (offset_t)(group * K_TILES + k_tile) * STEPS * W_BYTES;
     b.x_moved = x_moved;  // rows of the filter: behind all tiles
     b.w_moved = (const GLOBAL int *)(w + (offset_t)(GROUPS_ * K_TILES) * STEPS * W_BYTES);
-    b.w_moved += (group * K_TILES + k_tile) * KB;
+    b.w_moved += (group * K_TILES + k_tile) * KB * (SLID ? 2 : 1);
     b.at.group = group, b.at.sc = b.sc, b.at.sg = b.sg, b.at.tile = (group * K_TILES + k_tile) * PX_TILES + px_tile;
     return b;
 }

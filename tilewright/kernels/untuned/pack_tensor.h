@@ -5,6 +5,8 @@
 //   PACK_STEPS  steps of PACK_CHUNKS chunks of 16 bytes each, along the sum
 //   PACK_C      the sum runs over so many channels of each tap, then over as many more; zeros past the last one
 //   PACK_LEAP   the last tap is the first one, then those that lie so far before each other (hopper_lead.h)
+//   PACK_PADDING   behind all tiles follow, for each of their rows, the sums of the first and the last column's taps
+//               times padding, in f32: 0, or NaN if one of them is NaN or infinite (hopper_slide.h)
 //
 // Example: 64 channels of f16, 3x3, PACK_CHUNKS = 4, PACK_C = 32: 72 chunks, 18 steps; a row of a step is 32
 // channels of a tap, the first 32 in steps 0 .. 8.
@@ -43,4 +45,19 @@ KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
         }
         packed[item] = word;
     }
+#ifdef PACK_PADDING
+    FOR_EACH(row, (offset_t)GROUP_COUNT * K_TILES * PACK_K) {
+        const int k = (int)(row / PACK_K % K_TILES) * PACK_K + FILTER_OF((int)(row % PACK_K));
+        const int group = row / PACK_K / K_TILES;
+        acc_t first = 0, last = 0;
+        for (int c = 0; c < CG && k < KG; c++)
+            for (int r = 0; r < SIZE_R; r++) {
+                const offset_t filter = (offset_t)(group * KG + k) * (CG * FILTER_TAPS);
+                const GLOBAL in_t *taps = w + filter + FILTER_AT(c, r * SIZE_S);
+                first += 0.0f * in_load(taps), last += 0.0f * in_load(taps + SIZE_S - 1);
+            }
+        ((GLOBAL acc_t *)packed)[PACKED + 2 * row] = first;
+        ((GLOBAL acc_t *)packed)[PACKED + 2 * row + 1] = last;
+    }
+#endif
 }
