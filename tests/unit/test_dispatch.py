@@ -354,7 +354,8 @@ def test_what_a_failed_plan_holds_is_let_go_before_the_next_is_made(monkeypatch:
 
 def test_the_last_resort_is_the_reference(box: Store) -> None:
     FakePlan.fails = {f"tiles:t={t}": CompileError("x") for t in (1, 2, 3)}
-    assert choose(box) == ("reference:v=1", "slow: the reference kernel, since no other could be used")
+    said = "slow: the reference kernel, since no other could be used (the last that was tried: x)"
+    assert choose(box) == ("reference:v=1", said)
     groups = Problem.parse("n1c64h56w56k128r3s3p1g2-f32")
     said = "slow: the reference kernel, since no other could be used (tiles: takes no groups)"
     assert choose(box, groups) == ("reference:v=1", said)

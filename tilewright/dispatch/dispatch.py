@@ -8,7 +8,7 @@ from dataclasses import replace
 from traceback import clear_frames
 
 from tilewright.dispatch.choices import choices, stored
-from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError
+from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError, shortened
 from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
 from tilewright.plans.layer import LayerPlan
@@ -82,6 +82,8 @@ def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -
     for config, why in choices(request, runtime, store):
         try:
             why = replace(why, missed=missed, remark=_instead(problem, config))
+            if why.basis is Basis.REFERENCE and last is not None:  # more use than why others do not apply
+                why = replace(why, passed=f"the last that was tried: {shortened(str(last), 300)}")
             return with_room(runtime, None, Plan.make, runtime, problem, config, why)
         except (CompileError, ConfigError, RunError) as error:
             # Out of memory says how much is needed: more use to a person than what failed after it.
