@@ -73,7 +73,7 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
 SLIPS = (
     ("4 * TEAMS * COPIES", "4 * TEAMS", "filters come to two blocks", "more arrivals"),
     ("bar_init(X_EMPTY(i), 4 * TEAMS)", "bar_init(X_EMPTY(i), TEAMS)", "threads copy", "written"),
-    ("bar_init(FIRST, THREADS - 32)", "bar_init(FIRST, THREADS)", "threads copy", "all wait"),
+    ("bar_init(FIRST, WORKERS - 32)", "bar_init(FIRST, WORKERS)", "threads copy", "all wait"),
     ("if (COPIES > 1) CLUSTER_WAIT();", "", "filters come to two blocks", "no barrier"),
     ("STAYS || i >= STAGES", "STAYS || i > STAGES", "the copy engine copies", "arrivals|written"),
     ("b->first / TAPS >= X_STAGES", "b->first / TAPS > X_STAGES", "all taps at once", "all wait|written"),
