@@ -16,7 +16,7 @@ AS_IS, COPIED, GATHERED, HALVED, PLANES, TURNED, TAPWISE, SLID = range(8)
 WAYS = ("as it is", "copied to nhwc by a first kernel", "gathered number by number",
         "copied to nhwc in two of f16 for each number, by a second kernel",
         "as it is in nchw, by the copy engine", "as it is in nchw, turned by threads",
-        "as it is, anew for each tap", "as it is in nchw, for three columns of the filter")  # fmt: skip
+        "as it is, anew for each tap", "as it is in nchw, sums for each column of the filter")  # fmt: skip
 COPIES = (COPIED, HALVED)  # ways in which an earlier kernel copies the input
 NCHW = (PLANES, TURNED, SLID)  # ways to read nchw without such a kernel
 ANEW = (PLANES, TAPWISE)  # ways in which each step has a patch of its own
