@@ -21,6 +21,6 @@ Each module uses only those above it:
 
 The kernel is ``hopper.cu``; its headers are in the order of a block's work: ``hopper_tile.h`` (parameters,
 patches, products), ``hopper_send.h`` (barriers, copies), ``hopper_multiply.h`` (the main loop), then
-``hopper_own.h`` or ``hopper_store.h``, as ``finish`` says. ``hopper_turn.h`` and ``hopper_lead.h`` each serve
-one way of reading.
+``hopper_own.h`` or ``hopper_store.h``, as ``finish`` says. ``hopper_turn.h``, ``hopper_lead.h`` and
+``hopper_slide.h`` each serve one way of reading.
 """
