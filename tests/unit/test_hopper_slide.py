@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.device import for_architecture
+from tilewright.kernels.config import Config
+from tilewright.kernels.hopper.spec import Hopper
 from tilewright.kernels.source import kernel_files
+from tilewright.problem import Problem
+
+HOPPER = Hopper()
 
 # A lane sends what it has before any shuffle, and edges are written before any is read. So all lanes run
 # three times: to write edges, to say what they send, and to take what others sent.
@@ -26,6 +32,10 @@ HOST = """
 #define SUM_WORDS (3 * WG_WORDS)
 #define SUMS_OF(s) (((s) + 2) %% 3 * WG_WORDS)
 #define EDGES_FROM 16
+#define TEAMS 1
+#define REGS_SENDING 0
+#define REGS_SUMMING 0
+#define REGS_ALL 0
 struct Block { const int *w_moved; };
 struct int2 { int x, y; };
 static int2 __ldg(const int2 *at) { return *at; }
@@ -71,6 +81,25 @@ int main() {
     puts("done");
 }
 """
+
+
+@pytest.mark.parametrize(("wm", "wn", "bn"), [(1, 2, 16), (2, 1, 128), (1, 3, 48), (2, 2, 32)])
+def test_a_block_has_the_registers_that_are_handed_on(wm: int, wn: int, bn: int, kept_cache: None) -> None:
+    """Who asks for more than the others have given back waits for ever."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    problem, device = Problem.parse("n2c64h16w16k128r3s3p1-f16+bias+relu"), for_architecture("sm_90")
+    config = Config.make("hopper", dict(
+        x=7, wm=wm, wn=wn, bn=bn, mb=1, chunks=4, pieces=1, tall=0, batch=3, stages=2, xs=2, cm=1, sc=1, sg=1,
+        combine=0,
+    ))  # fmt: skip
+    kernel = HOPPER.blueprint(problem, device, config)
+    HOPPER.check(problem, device, config)
+    defines, (used,) = dict(kernel.defines), compile_cuda(kernel, "sm_90").resources.values()
+    assert used.registers == defines["REGS_ALL"] and used.local_bytes == 0
+    wanted = defines["REGS_SUMMING"] * wm * wn + defines["REGS_SENDING"]
+    assert wanted <= defines["REGS_ALL"] * (wm * wn + 1)
 
 
 @pytest.mark.parametrize(("row", "columns", "wm", "wn"), [

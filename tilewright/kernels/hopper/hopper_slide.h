@@ -18,6 +18,8 @@
 
 #define FEWER_REGISTERS(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count))
 #define MORE_REGISTERS(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count))
+static_assert(REGS_SUMMING * TEAMS + REGS_SENDING <= REGS_ALL * (TEAMS + 1), "tile.py: registers that nobody has");
+
 #define BESIDE (WR > WG_N)  // whether a row is in several teams
 #define ROW_WORDS (WR / 2)  // sums of a lane from one row of a team to the next
 

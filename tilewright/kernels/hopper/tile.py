@@ -126,9 +126,13 @@ def registers_at_most(of_block: int, blocks: int, per_unit: int) -> int:
 
 
 def registers_of_sums(cf: Values, per_unit: int) -> int:
-    """Most registers of a thread that sums where those that send hand theirs on (SLID): in eights."""
-    left = per_unit // cf["mb"] - 128 * SENDERS
-    return min(MOST_HANDED, left // (128 * cf["wm"] * cf["wn"]) // 8 * 8)
+    """Most registers of a thread that sums where those that send hand theirs on (SLID): in eights.
+
+    A block has what it is launched with; who asked for more than is left would wait for ever.
+    """
+    summing = 128 * cf["wm"] * cf["wn"]
+    launched = (summing + 128) * registers_at_most(summing + 128, cf["mb"], per_unit)
+    return min(MOST_HANDED, (launched - 128 * SENDERS) // summing // 8 * 8)
 
 
 def _stays(pr: Problem, device: Device, cf: Values, image: TensorMap | None, tiles: int) -> bool:
