@@ -188,6 +188,7 @@ CASES = (
     ("n2c16h4w56k40r3s3p1-bf16+silu", SLID | dict(bn=64, xs=1)),
     ("n1c32h2w192k72r3s3p1-f16", SLID | dict(bn=64, wn=3)),
     ("n1c64h6w16k70r3s3p1-f16", SLID | dict(bn=32, sc=4, cm=2, xs=1)),
+    ("n1c64h16w16k128r3s3p1-f16", SLID | dict(bn=48, chunks=4, wm=2)),
     ("n1c48h5w16k24r3s3p1-f16", SLID | dict(bn=48, sg=3, combine=LAST, xs=1)),
     ("n2c32h7w16k24r3s3p1-f16-nchw2nhwc", SLID | dict(bn=32, sg=2, combine=TWO_PASS, xs=1)),
     ("n1c32h9w16k40r5s3p4x1d2x1g2-bf16+bias", SLID | dict(bn=32, xs=1)),
