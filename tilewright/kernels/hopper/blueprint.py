@@ -17,6 +17,7 @@ from tilewright.kernels.hopper.tile import (
     SENDERS,
     HopperTiling,
     k_group,
+    most_registers,
     registers,
     registers_at_most,
     registers_of_sums,
@@ -182,10 +183,7 @@ def _tight(pr: Problem, tiling: HopperTiling, cf: Values, device: Device) -> boo
     """Whether too few registers are left to unroll the loop that stores."""
     view = tiling.view
     divides = cf["tall"] or (tiling.rows.extent, tiling.columns.extent) != (view.p, view.q)  # to find a pixel
-    most = registers_at_most(tiling.threads, cf["mb"], device.regs_per_unit)
-    if cf["x"] == SLID:
-        most = registers_of_sums(cf, device.regs_per_unit)
-    room = most - registers(pr, cf)
+    room = most_registers(cf, tiling.threads, device.regs_per_unit) - registers(pr, cf)
     return room < LEAST_ROOM[divides]
 
 

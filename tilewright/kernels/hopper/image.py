@@ -76,17 +76,13 @@ def _planes(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
 
     If planes begin anywhere, a row is all planes from one to the next with the same lead.
     """
-    view, spans, apart = View.of(pr), spans_of(pr, cf["bn"]), leads(pr)
+    spans, apart = spans_of(pr, cf["bn"]), leads(pr)
     deep = cf["chunks"] * of_piece
     if raster(pr, PLANES, cf["bn"]) > MOST_LAYER_PIXELS:
         return None
     if spans is None or cf["tall"] or (pr.groups > 1 and pr.cg // apart % deep):
         return None
-    found = TiledMap(
-        size=16 // of_piece, columns=apart * view.w, channels=pr.c // apart, rows=view.h, images=view.n,
-        box_columns=spans.places, box_channels=deep,
-    )  # fmt: skip
-    return found if found.legal else None
+    return _in_spans(pr, spans.places, cf["chunks"], of_piece)
 
 
 def _slid(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
@@ -94,15 +90,21 @@ def _slid(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
 
     A warpgroup has whole rows of the raster, or whole spans of one that its tile has.
     """
-    view, line, row, deep = View.of(pr), line_of(pr), slid_row(pr), cf["chunks"] * of_piece
+    line, row, deep = line_of(pr), slid_row(pr), cf["chunks"] * of_piece
     whole = cf["bn"] % row == 0 or (row % cf["bn"] == 0 and cf["wn"] * cf["bn"] % row == 0)
     if not whole or cf["bn"] % line or cf["tall"] or (pr.groups > 1 and pr.cg % deep):
         return None
     if raster(pr, SLID) > MOST_LAYER_PIXELS:
         return None
+    return _in_spans(pr, line, cf["chunks"], of_piece)
+
+
+def _in_spans(pr: Problem, places: int, chunks: int, of_piece: int) -> TiledMap | None:
+    """The tensor map of planes of which a copy takes a span of each channel of a step, if it is legal."""
+    view, apart = View.of(pr), leads(pr)
     found = TiledMap(
-        size=16 // of_piece, columns=view.w, channels=pr.c, rows=view.h, images=view.n, box_columns=line,
-        box_channels=deep,
+        size=16 // of_piece, columns=apart * view.w, channels=pr.c // apart, rows=view.h, images=view.n,
+        box_columns=places, box_channels=chunks * of_piece,
     )  # fmt: skip
     return found if found.legal else None
 

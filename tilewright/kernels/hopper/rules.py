@@ -15,9 +15,9 @@ from tilewright.kernels.hopper.sum import COLUMNS, chunks_of, most_patches, part
 from tilewright.kernels.hopper.tile import (
     DECLARED,
     TURNING,
+    most_registers,
     registers,
     registers_at_most,
-    registers_of_sums,
     threads,
     tiles_ahead,
     tiling_of,
@@ -121,10 +121,7 @@ def _threads(pr: Problem, cf: Values) -> int:
 
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    most = registers_at_most(_threads(problem, cf), cf["mb"], device.regs_per_unit)
-    if cf["x"] == SLID:
-        most = registers_of_sums(cf, device.regs_per_unit)
-    return registers(problem, cf) <= most
+    return registers(problem, cf) <= most_registers(cf, _threads(problem, cf), device.regs_per_unit)
 
 
 RULES = (

@@ -135,6 +135,13 @@ def registers_of_sums(cf: Values, per_unit: int) -> int:
     return min(MOST_HANDED, (launched - 128 * SENDERS) // summing // 8 * 8)
 
 
+def most_registers(cf: Values, of_block: int, per_unit: int) -> int:
+    """Most registers of a thread that sums, in blocks of ``of_block`` threads."""
+    if cf["x"] == SLID:
+        return registers_of_sums(cf, per_unit)
+    return registers_at_most(of_block, cf["mb"], per_unit)
+
+
 def _stays(pr: Problem, device: Device, cf: Values, image: TensorMap | None, tiles: int) -> bool:
     """Whether blocks are persistent: they take tile after tile, and load one while they store another.
 

@@ -67,7 +67,8 @@ def leads(pr: Problem) -> int:
 def slides(pr: Problem) -> bool:
     """Whether each column of the filter can have sums of its own, which then slide (hopper_slide.h).
 
-    Three columns side by side, with one of padding on either side; rows of whole pieces of 16 bytes.
+    Three columns side by side, with one of padding on either side, and no stride; rows of whole pieces of
+    16 bytes.
     """
     columns = (pr.s, *pr.stride, pr.dilation[1], *pr.pad[2:])
     return columns == (3, 1, 1, 1, 1, 1) and pr.w % each(pr) == 0
