@@ -446,6 +446,30 @@ def test_what_promises_most_so_far_may_be_compiled_while_the_others_look() -> No
     assert Proposals({"odd": Promising("odd", math.inf)}, lambda config: True).look(2) == []
 
 
+def test_who_promises_most_at_a_peek_looks_first() -> None:
+    """Nothing of a family that is far behind is compiled meanwhile."""
+
+    class Peeking(Promising):
+        def peek_us(self) -> float:
+            return 2.0 * self._promise
+
+    strategies = {name: Peeking(name, us) for name, us in (("slow", 20.0), ("fast", 5.0), ("odd", 10.0))}
+    proposals = Proposals(strategies, lambda config: True)
+    early = [[config.family for config in proposals.look(2)] for _ in strategies]
+    assert proposals.looked and early == [["fast"] * 2, [], []]
+
+
+def test_a_peek_is_the_beginning_of_a_glance() -> None:
+    peeked, glanced = (
+        ranking.ModelRanking(Space(Direct(), LAYER, DEVICE), random.Random(0)) for _ in range(2)
+    )
+    first = peeked.peek()
+    few = len(peeked.seen)
+    assert first == peeked.peek() == min(peeked.seen.values()) and few < ranking.FIRST
+    assert peeked.glance() == glanced.glance() <= first
+    assert peeked.seen == glanced.seen and peeked.order()[0] == glanced.order()[0] and few < len(peeked.seen)
+
+
 def test_what_a_strategy_proposed_first_is_not_proposed_again_as_a_winner() -> None:
     won = [row(i) for i in (50, 0, 1, 51)]
     proposals = Proposals({"row": RowStrategy("all", Row(), PROBLEM, DEVICE)}, lambda config: True, won)

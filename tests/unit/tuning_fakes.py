@@ -59,6 +59,9 @@ class RowStrategy:
     def tell(self, record: Record) -> None:
         self.told.append(record)
 
+    def peek_us(self) -> float:
+        return math.inf
+
     def promise_us(self, known_us: float = math.inf) -> float:
         return math.inf
 

@@ -25,6 +25,10 @@ class Strategy(Protocol):
         """Learn an outcome."""
         return
 
+    def peek_us(self) -> float:
+        """Return roughly what it will promise, quickly; infinity if it expects nothing."""
+        return math.inf
+
     def promise_us(self, known_us: float = math.inf) -> float:
         """Return the least time that it expects, before any measurement; infinity if it expects nothing.
 
@@ -177,17 +181,22 @@ class Proposals:
     def look(self, count: int) -> list[Config]:
         """Let the next strategy evaluate its first configs; if they are the fastest so far, return some.
 
-        Specialised families come last in the list, and first here.
+        The most promising families come first: others need not look closely then.
 
         Args:
             count: how many at most.
         """
-        racer = next(racer for racer in reversed(self._racers) if not racer.looked)
+        racer = next(racer for racer in self._by_promise if not racer.looked)
         racer.look(self._promised_us)
         if racer.best_us >= self._promised_us:
             return []
         self._promised_us = racer.best_us
         return self._new(racer, racer.strategy.preview(count)) if count else []
+
+    @cached_property
+    def _by_promise(self) -> list[_Racer]:
+        """Families as they promise at a peek; of those that expect nothing those for few layers first."""
+        return sorted(reversed(self._racers), key=lambda racer: racer.strategy.peek_us())
 
     def _new(self, racer: _Racer, proposed: Sequence[Config]) -> list[Config]:
         """Return what is new, and wanted."""

@@ -15,6 +15,7 @@ from tilewright.search.experience import Bias, Experience, shipped
 from tilewright.search.space import Pins, Space
 
 Among = Sequence[Config] | None  # the configs that a search is kept to; None: any
+PEEK = 8  # configs, besides those that were fastest elsewhere, that show which family to look at first
 FIRST = 200  # configs that show what a family may reach
 SAMPLES = 800  # of a family that is worth trying; with these rounds 1,500 show no faster ones
 EACH = 50  # of them that are looked at for each config that is asked for
@@ -43,7 +44,7 @@ class ModelRanking:
         self.seen: dict[Config, float] = {}
         self._experience = experience
         self._expanded: set[Config] = set()
-        self._rng, self._glanced = rng, among is not None
+        self._rng, self._peeked, self._glanced = rng, among is not None, among is not None
         self._samples, self._climbs = (SAMPLES - FIRST, ROUNDS * BEAM) if among is None else (0, 0)  # left
         self.add(among or ())
 
@@ -54,6 +55,14 @@ class ModelRanking:
         known = shipped(space.device.chip) if self._experience is None else self._experience
         return known.of(space.family, space.problem, space.device)
 
+    def peek(self) -> float:
+        """Look at what was fastest on other layers and a few samples, once; return the least of the times."""
+        if not self._peeked:
+            self._peeked = True
+            self.add(config for config in self._bias.fastest if self.space.has(config))
+            self._sample(PEEK)
+        return min(self.seen.values(), default=inf)
+
     def glance(self, known_us: float = inf) -> float:
         """Look at a few configs, once, and return the least expected time; infinity if there are none.
 
@@ -62,8 +71,8 @@ class ModelRanking:
         """
         if not self._glanced:
             self._glanced = True
-            self.add(config for config in self._bias.fastest if self.space.has(config))
-            self.add([self.space.sample(self._rng) for _ in range(FIRST)])
+            self.peek()
+            self._sample(FIRST - PEEK)
             if min(self.seen.values()) < HOPELESS * known_us:
                 for _ in range(GLANCE):
                     self.climb(GLANCE)
@@ -74,11 +83,14 @@ class ModelRanking:
         self.glance()
         samples = min(self._samples, EACH * count)
         self._samples -= samples
-        self.add([self.space.sample(self._rng) for _ in range(samples)])
+        self._sample(samples)
         climbs = min(self._climbs, CLIMBS * count)
         self._climbs -= climbs
         for left in range(climbs, 0, -BEAM):
             self.climb(min(BEAM, left))
+
+    def _sample(self, count: int) -> None:
+        self.add([self.space.sample(self._rng) for _ in range(count)])
 
     def add(self, configs: Iterable[Config]) -> None:
         """Compute the expected times of configs that are new."""
@@ -116,10 +128,9 @@ def rank_all(
     It looks as long as it takes to find good ones: in less than half of the time of ``rank`` for each family,
     the first is expected to be as fast within 1%. ``count`` is how many there should be to choose from.
     """
-    best_us, rankings = inf, []
-    for family in reversed([*families]):  # those for few layers come last, and promise most
-        rankings.append(ModelRanking(Space(family, problem, device), random.Random(0)))
-        best_us = min(best_us, rankings[-1].glance(best_us))
+    best_us, rankings = inf, [ModelRanking(Space(f, problem, device), random.Random(0)) for f in families]
+    for ranking in sorted(rankings, key=ModelRanking.peek):
+        best_us = min(best_us, ranking.glance(best_us))
     for ranking in rankings:
         if ranking.glance() < CLOSE * best_us:
             ranking.deepen(count)

@@ -80,6 +80,10 @@ class ModelGuided(Strategy):
         self._best_us = inf  # of any family
         self._gain = inf
 
+    def peek_us(self) -> float:
+        """Return the least time that the model expects of a few configs."""
+        return self._ranked.peek()
+
     def promise_us(self, known_us: float = inf) -> float:
         """Return the least time that the model expects."""
         return self._ranked.glance(known_us)
