@@ -117,6 +117,8 @@ def test_a_name_that_does_not_fit_says_which_do(text: str, layer: Problem, says:
         (dict(step=6, bw=32, bh=2, bk=1), "one_warp"),
         (dict(step=7, bw=16, bh=2, bk=2), "warp"),
         (dict(step=7, bw=32, bh=32, bk=1), "staging"),
+        (dict(step=7, bw=32, bh=8, bk=4), "registers"),  # 32 warps: 64 registers each
+        (dict(step=7, bw=32, bh=16, bk=1), "registers"),  # 16, and 17 words in flight
     ],
 )
 def test_rules_by_name(changed: dict[str, int], rule: str) -> None:

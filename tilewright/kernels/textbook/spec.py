@@ -11,7 +11,14 @@ from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.gemm.product import is_product, product
-from tilewright.kernels.limits import MOST_BODY, TOO_FULL, block_rule, no_kernels, no_tensor_cores
+from tilewright.kernels.limits import (
+    MOST_BODY,
+    TOO_FULL,
+    block_rule,
+    no_kernels,
+    no_tensor_cores,
+    registers_rule,
+)
 from tilewright.kernels.textbook.work import (
     GEMM_COALESCED,
     GEMM_NAIVE,
@@ -20,6 +27,7 @@ from tilewright.kernels.textbook.work import (
     UNROLL,
     shared_bytes,
     side,
+    tensor_registers,
     tiles,
     work_of,
 )
@@ -108,6 +116,8 @@ RULES = (
     Rule("staging", lambda step, bh: step != TENSOR_TILED or bh <= 16,
          "all threads copy as many words of either tile"),
     block_rule(lambda device, bw, bh, bk: bw * bh * bk <= min(1024, device.max_threads)),
+    registers_rule(lambda problem, cf: tensor_registers(cf) if cf["step"] >= TENSOR_NAIVE else 0,
+                   lambda cf: 32 * cf["bh"] * cf["bk"], "step bh bk"),
     Rule("window", lambda problem, pool: side(problem, pool) ** 2 <= MOST_SUMS,
          "the sums of a window do not fit a thread's registers all at once"),
     Rule("body", lambda problem, step, pool: step != UNROLL

@@ -44,6 +44,20 @@ def tile_floats(pr: Problem, cf: Values) -> int:
     return rows_under(pr, down) * columns_under(pr, across)
 
 
+def staged_words(cf: Values) -> int:
+    """Words that a thread of a tensor step copies to shared memory at once, all in flight."""
+    return DEPTH // 2 * (cf["bh"] + cf["bk"]) // (cf["bh"] * cf["bk"]) if cf["step"] == TENSOR_TILED else 0
+
+
+def tensor_registers(cf: Values) -> int:
+    """Estimate of the registers of a thread in a tensor step: its sums, fragments, words in flight.
+
+    Each of these words takes itself and its address.
+    """
+    rows, columns = warp_tile(cf)
+    return rows * columns // 32 + 48 + 3 * staged_words(cf)
+
+
 def shared_bytes(pr: Problem, cf: Values) -> int:
     """Shared memory of a block."""
     if cf["step"] >= TENSOR_NAIVE:
@@ -131,7 +145,7 @@ def _tensor(pr: Problem, device: Device, cf: Values) -> GpuWork:
         shared_loads=read if staged else 0.0, global_loads=words, staging=8.0 * words,
         wavefronts=warps * (read + words if staged else words * 8),
         load_bytes=2.0 * steps * depth * (rows * cf["bk"] + columns * cf["bh"]) * (1 if staged else 2),
-        registers=rows * columns // 32 + 48, outputs=rows * columns * warps,
+        registers=tensor_registers(cf), outputs=rows * columns * warps,
         run=16 if pr.layout_out == "nchw" else 2,
     )  # fmt: skip
     cycles = steps * depth * rows * columns * warps / device.tensor_macs
