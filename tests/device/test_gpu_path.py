@@ -340,6 +340,21 @@ def test_streams_of_tiles(stream: int, text: str, runtime: Runtime) -> None:
         agrees(plan)  # arrivals are counted from 0 again
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("gemm", "n3c24h1w1k20r1s1-f32+bias+maxpool2u1p1"),
+        ("im2col", "n3c8h3w2k20r3s2-f32+add+maxpool2u1p1"),
+        ("mma", "n3c24h1w1k20r1s1-f16+maxpool4u1p2"),
+    ],
+)
+def test_a_padded_pool_makes_several_pixels_of_one(name: str, text: str, runtime: Runtime) -> None:
+    """Then nchw is no longer nhwc, as it is where images are one pixel."""
+    problem = Problem.parse(text)
+    for config in _configs(family_of(name), problem, runtime):
+        agrees(Plan.make(runtime, problem, config))
+
+
 @_fitting(SHAPES[1:13:3])
 def test_unaligned_base_pointers(name: str, text: str, runtime: Runtime) -> None:
     problem = Problem.parse(text)

@@ -37,6 +37,14 @@ def pointwise(pr: Problem) -> bool:
     return (pr.r, pr.s, pr.stride, pr.pad) == (1, 1, (1, 1), (0, 0, 0, 0))
 
 
+def channels_together(pr: Problem) -> bool:
+    """Whether neighbouring channels are neighbours in y and z: in nhwc, or where images are one pixel.
+
+    A padded pool can make four pixels of one.
+    """
+    return pr.layout_out == "nhwc" or pr.p * pr.q == pr.y_p * pr.y_q == 1
+
+
 @dataclass(frozen=True)
 class View:
     """The problem as the kernel iterates over it: the pixels of a 1x1 layer are one row."""

@@ -8,7 +8,7 @@ from functools import lru_cache
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_BODY, tap_words
-from tilewright.kernels.tile import ProductTiling, lines, quad_pitch
+from tilewright.kernels.tile import ProductTiling, channels_together, lines, quad_pitch
 from tilewright.problem import Problem
 
 FEW = 16  # channels of a group: fewer are summed over all taps at once
@@ -80,7 +80,7 @@ def product(pr: Problem) -> Product:
     return Product(
         k=pr.kg, c=at_once if flat else pr.cg, groups=pr.groups, taps=1 if flat else pr.r * pr.s,
         pixels=pr.n * pr.p * pr.q, columns=False, x_nhwc=x_nhwc,
-        y_nhwc=pr.layout_out == "nhwc" or pr.p * pr.q == 1, pitch=pitch,
+        y_nhwc=channels_together(pr), pitch=pitch,
         quads=not x_nhwc and not strided and pitch % 4 == 0, strided=strided, tapped=tapped, flat=flat,
         tap_words=tap_words(pr) if tapped else 0,
     )  # fmt: skip
@@ -92,7 +92,7 @@ def column_product(pr: Problem) -> Product:
     pixels = pr.n * pr.p * pr.q
     return Product(
         k=pr.kg, c=pr.cg * pr.r * pr.s, groups=pr.groups, taps=1, pixels=pixels, columns=True,
-        x_nhwc=False, y_nhwc=pr.layout_out == "nhwc" or pr.p * pr.q == 1, pitch=round_up(pixels, 4),
+        x_nhwc=False, y_nhwc=channels_together(pr), pitch=round_up(pixels, 4),
         quads=True, strided=False, tapped=False, flat=False, tap_words=0,
     )  # fmt: skip
 

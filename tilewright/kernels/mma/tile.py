@@ -6,7 +6,7 @@ from tilewright.arithmetic import ceil_div
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_GATHERED, tap_words
 from tilewright.kernels.products import DOUBLE, E4M3, PLAIN, TF32, THREE
-from tilewright.kernels.tile import ProductTiling, pointwise
+from tilewright.kernels.tile import ProductTiling, channels_together, pointwise
 from tilewright.kernels.word import word_bytes
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -73,7 +73,7 @@ def run_chunks(pr: Problem, chunks: int, way: int) -> int:
 
 def pixels_on_m(pr: Problem) -> bool:
     """Whether the M side of the product is pixels: outputs contiguous in y lie along the N side."""
-    return pr.layout_out == "nhwc" or pr.p * pr.q == 1
+    return channels_together(pr)
 
 
 def threads(cf: Values) -> int:
