@@ -13,6 +13,7 @@ from here import EMULATED_AND_GPU, GPU, agrees, clustered, verified
 from test_gpu_path import runtime
 
 from tilewright.device import for_architecture
+from tilewright.errors import ConfigError
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.shifted.tile import channels, patch, pitch, wide
@@ -129,6 +130,7 @@ def test_pairs_of_pixels_and_pieces_of_channels() -> None:
         ("n1c64h8w320k64r3s3p1-f16", "256 pixels"),
         ("n1c64h32w32k64r17s1p8x0-f16", "15 at most"),
         ("n1c3h224w224k768r14s14u14-f16", "no room"),
+        ("n1c16h8w8k9r3s3p24-tf32", "padding alone"),
         ("n1c64h56w56k64r3s3p1-f32", "not f32, strict"),
         ("n1c64h56w56k64r3s3p1-accurate", "not f32, strict or accurate"),
         ("n1c64h56w56k64r3s3p1-i8", "not i8"),
@@ -136,6 +138,21 @@ def test_pairs_of_pixels_and_pieces_of_channels() -> None:
 )
 def test_what_it_does_not_take(text: str, why: str) -> None:
     assert why in (KIND.refuses(Problem.parse(text), H100) or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    (
+        ("n1c16h4w2k9r1s1p15.0.0.0-f16", 1),  # the first tile is above the image
+        ("n1c16h4w2k9r1s1p0.3.0.0-f16", 1),  # the last one below
+    ),
+)
+def test_a_tile_of_padding_alone_is_refused(text: str, rows: int) -> None:
+    """It would copy a piece of no bytes, or fewer."""
+    problem = Problem.parse(text)
+    with pytest.raises(ConfigError, match="rule 'padding'"):
+        KIND.check(problem, H100, Config.make("shifted", BASE | dict(rows=rows)))
+    KIND.check(problem, H100, Config.make("shifted", BASE | dict(rows=problem.p)))
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tilewright.kernels.shifted.tile import (
     TEAM,
     ShiftedTiling,
     channels,
+    meets_image,
     paired,
     pitch,
     registers,
@@ -83,6 +84,8 @@ class Shifted(Family):
             return f"lanes keep a bit for each row and column of a filter, {MOST_BITS} at most"
         if wide(problem) > MOST_TEAMS * TEAM:
             return f"a block has whole rows of outputs, of {MOST_TEAMS * TEAM} pixels at most"
+        if not any(meets_image(problem, rows) for rows in _rows(problem)):
+            return "tiles of rows of outputs would see padding alone"
         if not fits_shared(device, tiling_of(problem, SMALLEST).shared_bytes, 1):
             return "a block has no room for the planes under a row of outputs, and two rows of the filter"
         return None
@@ -155,6 +158,8 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 RULES = (
+    Rule("padding", lambda problem, rows: meets_image(problem, rows),
+         "tiles that see padding alone, of which nothing can be copied"),
     Rule("images", lambda problem, rows, ni: ni == 1 or rows == problem.p,
          "several images of which a block does not have all rows"),
     Rule("teams", lambda problem, rows, ni: teams(problem, rows, ni) <= MOST_TEAMS,

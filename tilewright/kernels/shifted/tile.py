@@ -75,6 +75,17 @@ def pitch(pr: Problem, rows: int) -> int:
     return found if found // odd % 2 else found + odd
 
 
+def meets_image(pr: Problem, rows: int) -> bool:
+    """Whether every tile of ``rows`` rows of outputs reads some of a plane, of which it copies a piece."""
+
+    def begin(p: int) -> int:
+        first = (p * pr.stride[0] - pr.pad[0]) * pr.w - pr.pad[2]
+        return first - first % each(pr)
+
+    last = (ceil_div(pr.p, rows) - 1) * rows
+    return begin(0) + pitch(pr, rows) // DTYPE_BYTES[pr.dtype] > 0 and begin(last) < pr.h * pr.w
+
+
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: to multiply, or to add up the shares of a cluster."""
     beside = MARGIN + 2 * pr.s + (0 if paired(pr) else APART)
