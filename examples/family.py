@@ -47,7 +47,7 @@ class Sketch(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Lay out one launch, and one that pools. All loads are of one element: any alignment will do."""
         pr, cf, view, combine = problem, config.values, View.of(problem), pool_apart(problem)
-        numbers = pr.n * pr.c * pr.h * pr.w, pr.z_elements, pr.k * pr.cg * pr.r * pr.s
+        numbers = pr.x_elements, pr.z_elements, pr.w_elements
         defines = single_tile_defines() | layer_defines(pr, view) | image_defines(pr, view) | dict(
             DTYPE=DTYPES.index(pr.dtype), TK=cf["tk"], THREADS=cf["threads"], MIN_BLOCKS=cf["mb"], N=view.n,
             K_TILES=ceil_div(pr.kg, cf["tk"]), P_TILES=view.p, Q_TILES=ceil_div(view.q, cf["threads"]),
@@ -62,7 +62,7 @@ class Sketch(Family):
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """All products are added one after the other."""
-        return problem.cg * problem.r * problem.s
+        return problem.terms
 
 
 def _blocks(pr: Problem, cf: Values) -> int:
@@ -85,7 +85,7 @@ RULES = (
 
 
 def _gpu_work(pr: Problem, device: Device, cf: Values) -> GpuWork:
-    tk, threads, taps, size = cf["tk"], cf["threads"], pr.cg * pr.r * pr.s, DTYPE_BYTES[pr.dtype]
+    tk, threads, taps, size = cf["tk"], cf["threads"], pr.terms, DTYPE_BYTES[pr.dtype]
     return GpuWork(
         blocks=_blocks(pr, cf), threads=threads, registers=_registers(pr, cf), resident=cf["mb"],
         fma=float(taps * tk * issue_slots(pr, device)), global_loads=float(taps * (1 + tk)),
@@ -99,7 +99,7 @@ def _gpu_work(pr: Problem, device: Device, cf: Values) -> GpuWork:
 
 def _cpu_work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     """A core takes the threads of a block one after the other, in scalars."""
-    tk, threads, taps, word = cf["tk"], cf["threads"], pr.cg * pr.r * pr.s, float(DTYPE_BYTES[pr.dtype])
+    tk, threads, taps, word = cf["tk"], cf["threads"], pr.terms, float(DTYPE_BYTES[pr.dtype])
     inputs, products = float(taps * threads), float(taps * threads * tk)
     return CpuWork(
         blocks=_blocks(pr, cf), dram_bytes=float(pr.bytes), combine=pool_apart(pr),

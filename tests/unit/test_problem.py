@@ -113,10 +113,10 @@ def test_counts(p: Problem) -> None:
     assert (p.x_bytes, p.w_bytes, p.y_bytes, p.z_bytes) == (size * x, size * w, size_out * y, size_out * z)
     more = p.k * p.epilogue.bias + z * p.epilogue.add
     assert p.bytes == size * (x + w) + size_out * (y + more)
-    assert (p.y_elements, p.z_elements) == (y, z)
+    assert (p.x_elements, p.w_elements, p.y_elements, p.z_elements) == (x, w, y, z)
     read = [name for name, has in (("bias", p.epilogue.bias), ("z", p.epilogue.add)) if has]
     assert [*p.operands] == ["x", "w", *read, "y"]
-    assert p.flops == 2 * z * p.cg * p.r * p.s
+    assert p.terms * p.k == w and p.flops == 2 * z * p.terms
     assert p.cg * p.groups == p.c and p.kg * p.groups == p.k
     swapped = p.with_layout("nhwc")
     assert swapped.x_shape == (p.n, p.h, p.w, p.c) and swapped.y_shape == (p.n, p.y_p, p.y_q, p.k)

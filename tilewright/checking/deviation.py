@@ -126,4 +126,4 @@ def _size(problem: Problem) -> float:
     """
     e = problem.epilogue
     steepest = max(1.0, abs(e.low)) if e.act == "leaky" else 1.0
-    return steepest * (abs(e.alpha) * math.sqrt(problem.cg * problem.r * problem.s) + abs(e.beta) + e.bias)
+    return steepest * (abs(e.alpha) * math.sqrt(problem.terms) + abs(e.beta) + e.bias)

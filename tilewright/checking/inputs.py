@@ -67,7 +67,7 @@ def _largest(problem: Problem) -> int:
     In units of the smallest factor, a sum with all that is added to it must be an integer that
     the accumulator can represent; so must the sum of a window of them, for its mean.
     """
-    e, terms = problem.epilogue, problem.cg * problem.r * problem.s
+    e, terms = problem.epilogue, problem.terms
     factors = [abs(e.alpha)] + [abs(e.beta)] * e.add + [1.0] * e.bias
     window = e.pool.size**2 if e.pool and e.pool.mode == "avg" else 1
     room = _EXACT_SUMS[problem.dtype]
@@ -86,7 +86,7 @@ def normal_inputs(problem: Problem, seed: int) -> Inputs:
     import numpy as np
 
     rng = np.random.default_rng([seed, 2])
-    terms = problem.cg * problem.r * problem.s
+    terms = problem.terms
     most = next(m for m in (127, 63, 31, 15, 7, 3, 1) if terms * m**2 < 1 << 30 or m == 1)
 
     def normal(dtype: str, *shape: int) -> Array:

@@ -80,15 +80,16 @@ def error_bound(problem: Problem, chain: int) -> ErrorBound:
     if problem.is_integer:
         return ErrorBound(0.0, unit, least, overflow)
     u = _U_F64 if problem.dtype == "f64" else _U_F32
-    terms, more = problem.cg * problem.r * problem.s, _steps(problem)
-    error = 4 * math.sqrt(chain + more) * u + 4 * math.sqrt(terms + more) * _U_F64 + _PRODUCT[problem.math]
+    more = _steps(problem)
+    error = 4 * math.sqrt(chain + more) * u + 4 * math.sqrt(problem.terms + more) * _U_F64
+    error += _PRODUCT[problem.math]
     error += 4 * math.sqrt(_CHAIN_F8) * _U_F8 if problem.dtype == "f8" else 0.0
     return ErrorBound(_steepest(problem) * error + problem.epilogue.activation.own * u, unit, least, overflow)
 
 
 def too_few(problem: Problem) -> str | None:
     """Say why tensor cores are not accurate for a problem; None if they are."""
-    if problem.math == "accurate" and problem.cg * problem.r * problem.s < FEWEST_ACCURATE:
+    if problem.math == "accurate" and problem.terms < FEWEST_ACCURATE:
         return f"sums of fewer than {FEWEST_ACCURATE} products are more accurate in f32"
     return None
 

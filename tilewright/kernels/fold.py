@@ -37,7 +37,7 @@ def fold_of(pr: Problem, copied: bool = True) -> int:
     if pr.layout_in == "nhwc" or pr.c == 1:
         return found
     apart = found == pr.s == pr.stride[1] and not any(pr.pad[2:])
-    many = pr.math != "accurate" and pr.cg * pr.r * pr.s > MOST_GATHERED and pr.h * pr.w > pr.s
+    many = pr.math != "accurate" and pr.terms > MOST_GATHERED and pr.h * pr.w > pr.s
     return found if copied and apart and many else 1
 
 

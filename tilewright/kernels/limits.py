@@ -96,8 +96,8 @@ RESIDENT = resident_rule(
 
 def too_large(problem: Problem) -> str | None:
     """Refuse a filter with too many elements, once packed, to be counted in 32 bits."""
-    numbers = problem.k * problem.cg * problem.r * problem.s
-    return f"its filter has more than {MOST_WEIGHTS:,} numbers" if numbers > MOST_WEIGHTS else None
+    much = problem.w_elements > MOST_WEIGHTS
+    return f"its filter has more than {MOST_WEIGHTS:,} numbers" if much else None
 
 
 def too_wide(problem: Problem) -> str | None:

@@ -201,19 +201,34 @@ class Problem:
         return _laid_out(self.layout_out, self.n, self.k, self.p, self.q)
 
     @property
+    def terms(self) -> int:
+        """Products that an output of the convolution is the sum of; those with padding count."""
+        return self.cg * self.r * self.s
+
+    @property
     def flops(self) -> int:
         """Multiplies and adds of the convolution itself; products with padding count."""
-        return 2 * self.n * self.k * self.p * self.q * self.cg * self.r * self.s
+        return 2 * self.z_elements * self.terms
+
+    @property
+    def x_elements(self) -> int:
+        """Elements of the input."""
+        return self.n * self.c * self.h * self.w
 
     @property
     def x_bytes(self) -> int:
         """Bytes of the input."""
-        return self.n * self.c * self.h * self.w * DTYPE_BYTES[self.dtype]
+        return self.x_elements * DTYPE_BYTES[self.dtype]
+
+    @property
+    def w_elements(self) -> int:
+        """Elements of the filter."""
+        return self.k * self.terms
 
     @property
     def w_bytes(self) -> int:
         """Bytes of the filter."""
-        return self.k * self.cg * self.r * self.s * DTYPE_BYTES[self.dtype]
+        return self.w_elements * DTYPE_BYTES[self.dtype]
 
     @property
     def y_elements(self) -> int:

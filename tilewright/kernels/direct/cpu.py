@@ -145,13 +145,13 @@ def blueprint(problem: Problem, device: Device, cf: Values) -> Blueprint:
 def _defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling, workers: int) -> Values:
     view = tiling.view
     partial = tiling.outputs if cf["combine"] == LAST else cf["sg"] * pr.z_elements
-    largest = max(pr.n * pr.c * pr.h * pr.w, pr.z_elements, tiling.filter_words, partial)
+    largest = max(pr.x_elements, pr.z_elements, tiling.filter_words, partial)
     return dict(
         ONE_LANE=1, AVX512=int(device.lanes >= 16), VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"],
         BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], CS=tiling.cs, CB=tiling.run, STEPS=tiling.steps,
         X_SHARED=cf["x"], SKIP_PADDING=int(tiling.skip), DTYPE=dtype_code(pr), AS_WORDS=int(as_words(pr)),
         DOT_BYTES=int(dots_bytes(pr, device)),
-        CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), X_ALL=pr.n * pr.c * pr.h * pr.w,
+        CG=pr.cg, C_ALL=pr.c, **layer_defines(pr, view, words(pr)), X_ALL=pr.x_elements,
         **image_defines(pr, view), **requant_defines(pr),
         K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles,
         C_PADDED=tiling.c_padded, K_FASTEST=k_fastest(pr), BLOCKS=tiling.blocks, WORKERS=workers,

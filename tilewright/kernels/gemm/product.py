@@ -73,12 +73,12 @@ def is_product(pr: Problem) -> bool:
 @lru_cache(maxsize=4096)
 def product(pr: Problem) -> Product:
     """Return the matrix products of a layer, one for each tap, with the input where it lies in x."""
-    tapped, at_once = not is_product(pr), pr.cg * pr.r * pr.s
-    flat = tapped and pr.cg < FEW and at_once <= MOST_ENTRIES and _reach(pr) < 1 << 31
+    tapped = not is_product(pr)
+    flat = tapped and pr.cg < FEW and pr.terms <= MOST_ENTRIES and _reach(pr) < 1 << 31
     strided = pr.stride != (1, 1) or tapped
     x_nhwc, pitch = pr.layout_in == "nhwc" or pr.h * pr.w == 1, pr.h * pr.w
     return Product(
-        k=pr.kg, c=at_once if flat else pr.cg, groups=pr.groups, taps=1 if flat else pr.r * pr.s,
+        k=pr.kg, c=pr.terms if flat else pr.cg, groups=pr.groups, taps=1 if flat else pr.r * pr.s,
         pixels=pr.n * pr.p * pr.q, columns=False, x_nhwc=x_nhwc,
         y_nhwc=channels_together(pr), pitch=pitch,
         quads=not x_nhwc and not strided and pitch % 4 == 0, strided=strided, tapped=tapped, flat=flat,
@@ -91,7 +91,7 @@ def column_product(pr: Problem) -> Product:
     """Return the matrix product of a layer's columns, as im2col.cu writes them."""
     pixels = pr.n * pr.p * pr.q
     return Product(
-        k=pr.kg, c=pr.cg * pr.r * pr.s, groups=pr.groups, taps=1, pixels=pixels, columns=True,
+        k=pr.kg, c=pr.terms, groups=pr.groups, taps=1, pixels=pixels, columns=True,
         x_nhwc=False, y_nhwc=channels_together(pr), pitch=round_up(pixels, 4),
         quads=True, strided=False, tapped=False, flat=False, tap_words=0,
     )  # fmt: skip

@@ -80,10 +80,10 @@ def taps_stay(pr: Problem, th: int, tw: int) -> bool:
 
 def rows_met(pr: Problem, v: int, th: int, tw: int) -> float:
     """Share of the rows of taps that are multiplied: those in the image, if leaving out the others pays."""
-    met, taps = taps_met(pr, 0, 1), pr.cg * pr.r * pr.s
-    saved = (1.0 - met) * taps * outputs_at_once(pr, th, tw) * th * tw
-    asked = pr.cg * rows_under(pr, th) * OF_LINE + taps / v * OF_LINE
-    return met if pr.r > 1 and taps >= v and saved > asked else 1.0
+    met = taps_met(pr, 0, 1)
+    saved = (1.0 - met) * pr.terms * outputs_at_once(pr, th, tw) * th * tw
+    asked = pr.cg * rows_under(pr, th) * OF_LINE + pr.terms / v * OF_LINE
+    return met if pr.r > 1 and pr.terms >= v and saved > asked else 1.0
 
 
 def rolled_body(pr: Problem, th: int, tw: int) -> int | None:
@@ -135,7 +135,7 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
         **layer_defines(pr, view, by_group=False), **image_defines(pr, view), **single_tile_defines(),
         **requant_defines(pr),
         **share_defines(cf["combine"]),
-        OFFSET64=offset64(4 * pr.n * pr.c * pr.h * pr.w, 4 * pr.z_elements),
+        OFFSET64=offset64(4 * pr.x_elements, 4 * pr.z_elements),
     )  # fmt: skip
     return whole_sums(
         "grouped", pr, cf["combine"], blocks, 1, defines, filter_bytes(pr),
@@ -154,7 +154,7 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     run = items / blocks
     tiles = run * ceil_div(pr.kg, tk) * ceil_div(rows, th) * ceil_div(min(columns, pr.q), tw * v)
     met = rows_met(pr, v, th, tw)
-    taps, vectors = pr.cg * pr.r * pr.s * met, tiles * tk * th * tw
+    taps, vectors = pr.terms * met, tiles * tk * th * tw
     each = pr.stride[1] if pr.stride[1] < 3 else v  # loads of a vector
     seen = tiles * pr.cg * rows_under(pr, th) * met * pr.s * tw  # vectors of the input
     loads, shuffles = seen * each, seen * (each - 1)  # which take the pipes of multiply-adds

@@ -102,7 +102,7 @@ class Grouped(Family):
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """All products of a group, one after the other."""
-        return problem.cg * problem.r * problem.s
+        return problem.terms
 
 
 def _registers_fit(pr: Problem, device: Device, v: int, th: int, tw: int, threads: int) -> bool:
@@ -158,5 +158,5 @@ def _defines(pr: Problem, device: Device, cf: Values, blocks: int, aligned: bool
         P_BLOCKS=ceil_div(pr.p, cf["th"]), Q_BLOCKS=ceil_div(pr.q, cf["tw"]),
         **share_defines(cf["combine"]),
         # Below that, the number of a thread's next item, THREADS_ALL further, fits 32 bits.
-        OFFSET64=offset64(4 * pr.n * pr.c * pr.h * pr.w, 4 * pr.z_elements),
+        OFFSET64=offset64(4 * pr.x_elements, 4 * pr.z_elements),
     )  # fmt: skip

@@ -41,4 +41,4 @@ def beside_bytes(pr: Problem, rows: int) -> int:
 def chain(pr: Problem) -> int:
     """Length of the longest chain of adds: the terms of a partial sum, then the partial sums."""
     run = _SIZES["PARTIAL_STEPS"] * _SIZES["DEPTH"]
-    return run + ceil_div(pr.cg * pr.r * pr.s, run)
+    return run + ceil_div(pr.terms, run)

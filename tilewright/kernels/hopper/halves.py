@@ -14,13 +14,9 @@ MOVED = "moved"  # buffer that begins with the input's shift (halves.h) and its 
 _AT_ONCE = 8  # numbers that a thread of largest.cu reads at once
 
 
-def _count(pr: Problem) -> int:
-    return pr.n * pr.c * pr.h * pr.w
-
-
 def _blocks(pr: Problem) -> int:
     """Blocks that search for the largest number: at most as many as nhwc.cu has threads to read them."""
-    return min(COPY_THREADS, ceil_div(_count(pr), COPY_THREADS * _AT_ONCE))
+    return min(COPY_THREADS, ceil_div(pr.x_elements, COPY_THREADS * _AT_ONCE))
 
 
 def halved_first(blueprint: Blueprint, pr: Problem, chunks: int) -> Blueprint:
@@ -33,7 +29,7 @@ def halved_first(blueprint: Blueprint, pr: Problem, chunks: int) -> Blueprint:
         launch=replace(copy.launch, args=("x", "copied", MOVED), chained=True),
         defines=copy.defines | dict(COPIED_AS=HALVES, BLOCKS=blocks),
     ))  # fmt: skip
-    largest = dict(COUNT=_count(pr), OFFSET64=offset64(4 * _count(pr)), BLOCKS=blocks)
+    largest = dict(COUNT=pr.x_elements, OFFSET64=offset64(4 * pr.x_elements), BLOCKS=blocks)
     return replace(
         split,
         launches=(Launch("largest", (blocks, 1, 1), (COPY_THREADS, 1, 1), ("x", MOVED)), *split.launches),

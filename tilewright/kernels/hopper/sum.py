@@ -53,7 +53,7 @@ def chunks_of(pr: Problem, way: int) -> int:
     If the input is gathered, those of the whole sum, rounded up to an even number.
     """
     if way == GATHERED:
-        return ceil_div(pr.cg * pr.r * pr.s, 2 * each(pr)) * 2
+        return ceil_div(pr.terms, 2 * each(pr)) * 2
     return ceil_div(pr.cg // (leads(pr) if skewed(pr, way) else 1), numbers(pr, way))
 
 

@@ -107,8 +107,8 @@ def registers(pr: Problem, cf: Values) -> int:
     Promoted sums take registers of their own, and so do products with a low part; in tf32, whole or in parts,
     eight pieces of the input are in flight to be rounded. Some of the sums moved between leads have a copy.
     """
-    product, terms = products(pr, cf["x"]), pr.cg * pr.r * pr.s
-    gathered = {TF32: 72 + terms // 2, THREE: 72 + terms * 2 // 3}.get(product, 60 + terms // 2)
+    product = products(pr, cf["x"])
+    gathered = {TF32: 72 + pr.terms // 2, THREE: 72 + pr.terms * 2 // 3}.get(product, 60 + pr.terms // 2)
     sums = cf["bn"] // 2 * (COLUMNS if cf["x"] == SLID else {E4M3: 2, THREE: 3, HALVES: 3}.get(product, 1))
     by_number = cf["x"] == TURNED and not turns_runs(pr, cf["x"])
     moved = sums * 2 // 5 if skewed(pr, cf["x"]) else 0

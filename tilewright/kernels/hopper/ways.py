@@ -38,7 +38,7 @@ def ways(pr: Problem) -> tuple[int, ...]:
     whole = (AS_IS,) if nhwc and pr.cg % each(pr) == 0 else ()
     split = pr.math == "accurate"
     copied = (COPIED,) if not whole or split else ()
-    few = pr.cg * pr.r * pr.s <= MOST_GATHERED and max(pr.r, pr.s) <= MOST_BITS
+    few = pr.terms <= MOST_GATHERED and max(pr.r, pr.s) <= MOST_BITS
     gathered = (GATHERED,) if few else ()
     halved = (HALVED,) if split else ()
     if nhwc:
@@ -48,7 +48,7 @@ def ways(pr: Problem) -> tuple[int, ...]:
     aligned = pr.stride[1] == 1 and not any(move % each(pr) for move in moves)
     planes = (PLANES,) if (aligned or leads(pr) > 1) and pr.dtype in ("f16", "bf16") else ()
     slid = (SLID,) if slides(pr) and pr.dtype in ("f16", "bf16") else ()
-    turned = (TURNED,) if pr.n * pr.c * pr.h * pr.w < MOST_TURNED else ()
+    turned = (TURNED,) if pr.x_elements < MOST_TURNED else ()
     return whole + copied + gathered + halved + planes + turned + slid
 
 

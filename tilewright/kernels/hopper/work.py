@@ -81,7 +81,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     copied, gathered = cf["x"] in COPIES, cf["x"] == GATHERED
     looks = int(cf["x"] == HALVED)  # a launch to find the input's largest number, and one to fall back
     moved, deep = copied_bytes(pr, held(pr, cf), tiling.x_parts), cf["chunks"] * numbers(pr, cf["x"])
-    gathering = tiling.nb / tiling.threads * (40.0 + 6.0 * pr.cg * pr.r * pr.s)  # slots of a thread
+    gathering = tiling.nb / tiling.threads * (40.0 + 6.0 * pr.terms)  # slots of a thread
     by_threads = 0 if tiling.image or gathered else patches * places_of(pr, cf) * cf["chunks"]  # pieces
     copy_slots = {TF32: 18.0, THREE: 46.0}.get(products(pr, cf["x"]), 8.0)
     if cf["x"] == TURNED and not turns_runs(pr, cf["x"]):

@@ -41,7 +41,7 @@ def ways(pr: Problem) -> tuple[int, ...]:
     """
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
     first: tuple[int, ...] = (AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED,)
-    if first != (AS_IS,) and pr.dtype != "f64" and pr.cg * pr.r * pr.s <= MOST_GATHERED:
+    if first != (AS_IS,) and pr.dtype != "f64" and pr.terms <= MOST_GATHERED:
         first += (GATHERED,)
     if pr.dtype == "f8":
         first += (WIDENED,)
@@ -62,7 +62,7 @@ def tap_chunks(pr: Problem, way: int) -> int:
 def all_chunks(pr: Problem, way: int) -> int:
     """Chunks of the whole sum; a gathered input has no gaps between taps."""
     if way == GATHERED:
-        return ceil_div(pr.cg * pr.r * pr.s, each(pr))
+        return ceil_div(pr.terms, each(pr))
     return pr.r * pr.s * tap_chunks(pr, way)
 
 
@@ -122,7 +122,7 @@ def copies(pr: Problem, cf: Values) -> int:
 
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs: accumulators, fragments, pixel positions, addresses."""
-    gathers = 24 + min(64, pr.cg * pr.r * pr.s // 4) if cf["x"] == GATHERED else 0  # in flight at once
+    gathers = 24 + min(64, pr.terms // 4) if cf["x"] == GATHERED else 0  # in flight at once
     product = products(pr, cf["x"])
     if product == THREE:  # the low halves of fragments, and sums not promoted yet
         gathers += 4 * (cf["mt"] + cf["nt"]) + 32 + (32 if cf["x"] == GATHERED else 0)
