@@ -28,7 +28,7 @@ from tilewright.kernels.hopper import finish as finishing
 from tilewright.kernels.hopper.finish import BY_TILE, MET, OWN, run
 from tilewright.kernels.hopper.image import image_of
 from tilewright.kernels.hopper.layout import layout
-from tilewright.kernels.hopper.raster import Line, lines, patch_of
+from tilewright.kernels.hopper.raster import Line, patch_of, raster_of
 from tilewright.kernels.hopper.tile import registers_at_most, tiling_of
 from tilewright.kernels.hopper.ways import GATHERED, SLID, TAPWISE, TURNED, leads, leap, ways
 from tilewright.kernels.source import full_source, kernel_files
@@ -369,7 +369,8 @@ ODD = ("n3c8h9w5k8r3s2p1.0.0.2u2x1d2-f16-nhwc", "n2c8h5w6k8r4s3p4u3-i8-nhwc")
 def test_every_tap_of_every_output_is_its_place_on_the_raster(text: str) -> None:
     """In the words of the kernel: the pixel that find_pixel finds where multiply_step looks."""
     pr = Problem.parse(text)
-    view, rows, columns = lines(pr)
+    raster = raster_of(pr)
+    view, rows, columns = raster.view, raster.rows, raster.columns
     rng = random.Random(text)
     outputs = [*itertools.islice(itertools.product(range(view.n), range(view.p), range(view.q)), 3000)]
     for n, p, q in rng.sample(outputs, min(60, len(outputs))):
@@ -399,7 +400,8 @@ MORE = ("n2c64h9w7k70r3s3p1-f8-nhwc", "n3c16h13w11k8r1s1u2-f16-nhwc")
 def test_the_copy_engine_finds_what_threads_would(text: str) -> None:
     """Pixels as cuTensorMapEncodeIm2col enumerates them, against find_pixel in the words of the kernel."""
     pr = Problem.parse(text)
-    view, rows, columns = lines(pr)
+    raster = raster_of(pr)
+    view, rows, columns = raster.view, raster.rows, raster.columns
     for way in MAPPED_AS:
         image, (count, line) = image_of(pr, way), patch_of(pr, way)
         if pr.groups > 1 and tap_chunks(pr) % way["chunks"]:
@@ -713,7 +715,7 @@ def test_a_rectangle_copies_no_places_between_its_lines() -> None:
 def test_every_tap_of_a_rectangle_is_in_its_patch(text: str) -> None:
     """In the words of multiply_step, send_for_patch and find_output."""
     pr = Problem.parse(text)
-    _, rows, columns = lines(pr)
+    columns = raster_of(pr).columns
     way = dict(x=0, wn=3, bn=16, chunks=2, pieces=1, tall=1)
     count, line = patch_of(pr, way)
     u, v = pr.stride

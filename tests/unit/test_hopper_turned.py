@@ -14,7 +14,7 @@ import pytest
 
 from tilewright.arithmetic import ceil_div
 from tilewright.kernels.fold import folded
-from tilewright.kernels.hopper.raster import SEGMENT, Line, lines, patch_of, raster, segments_of
+from tilewright.kernels.hopper.raster import SEGMENT, Line, patch_of, raster_of, segments_of
 from tilewright.kernels.hopper.ways import TURNED, turns_runs
 from tilewright.problem import Problem
 
@@ -46,8 +46,8 @@ class Turned:
     @classmethod
     def of(cls, pr: Problem, nb: int) -> Turned:
         """Read the defines of a block of ``nb`` pixels."""
-        _, rows, columns = lines(pr, TURNED, nb)
-        return cls(pr, rows, columns, patch_of(pr, dict(x=TURNED, bn=nb, wn=1, tall=0))[1])
+        raster = raster_of(pr, TURNED, nb)
+        return cls(pr, raster.rows, raster.columns, patch_of(pr, dict(x=TURNED, bn=nb, wn=1, tall=0))[1])
 
     @property
     def image(self) -> int:
@@ -56,7 +56,8 @@ class Turned:
 
     def pixel_from(self, place: int, phase_h: int, phase_w: int) -> int:
         """Return the pixel that a place shows, or the next one behind it."""
-        h, w = lines(self.pr, TURNED)[0].h, lines(self.pr, TURNED)[0].w
+        view = raster_of(self.pr, TURNED).view
+        h, w = view.h, view.w
         (up_h, up_w), (pad_t, _, pad_l, _) = self.pr.stride, self.pr.pad
         row, column = divmod(place, self.columns.extent)
         n, p = divmod(row, self.rows.extent)
@@ -80,7 +81,7 @@ class Turned:
 
     def shown(self, px0: int) -> np.ndarray:
         """Return the pixel of each place of a patch as the table of find_turned has it; -1 for none."""
-        view = lines(self.pr, TURNED)[0]
+        view = raster_of(self.pr, TURNED).view
         first, count = self.segments(px0)
         i, of_image = np.arange(count * SEGMENT), ceil_div(self.image, SEGMENT)
         segment = first + i // SEGMENT
@@ -100,7 +101,7 @@ class Turned:
 
     def wanted(self, px0: int) -> np.ndarray:
         """Return the same by the place: find_pixel."""
-        view = lines(self.pr, TURNED)[0]
+        view = raster_of(self.pr, TURNED).view
         phase, place = np.divmod(np.arange(self.rows.phases * self.columns.phases * self.patch), self.patch)
         (row, q), (phase_h, phase_w) = (
             np.divmod(px0 + place, self.columns.extent), np.divmod(phase, self.columns.phases))  # fmt: skip
@@ -133,7 +134,7 @@ def test_a_block_has_room_for_its_pixels_and_every_place_its_own(pr: Problem) ->
     rng = random.Random(str(pr))
     for nb in rng.sample((8, 16, 24, 40, 64, 96, 128, 192, 256), 3):
         turned, room = Turned.of(pr, nb), segments_of(pr, dict(x=TURNED, bn=nb, wn=1, tall=0))
-        places = raster(pr, TURNED, nb) + nb  # a cluster's last blocks may have none
+        places = raster_of(pr, TURNED, nb).places + nb  # a cluster's last blocks may have none
         for px0 in {0, places, *(rng.randrange(places) for _ in range(12))}:  # any one where tiles are pooled
             assert turned.segments(px0)[1] <= room
             assert np.array_equal(turned.shown(px0), turned.wanted(px0))

@@ -88,8 +88,9 @@ def blueprint_of(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blue
 def _with_fallback(found: Blueprint, pr: Problem, tiling: HopperTiling, device: Device) -> Blueprint:
     """Return the blueprint with a last launch that overwrites what the others stored to y, where need be."""
     defines = dict(found.defines)
-    layer = image_defines(pr, tiling.view) | {name: defines[name] for name in ("DTYPE", "OFFSET64")}
-    layer |= dict(N=tiling.view.n) | layer_defines(pr, tiling.view)
+    view = tiling.raster.view
+    layer = image_defines(pr, view) | {name: defines[name] for name in ("DTYPE", "OFFSET64")}
+    layer |= dict(N=view.n) | layer_defines(pr, view)
     last = fallback.program(layer, pr, tiling.k_tiles * tiling.kb, _tiles_bytes(pr, tiling))
     again = fallback.launch(pr, device.units, halves.MOVED)
     return replace(found, launches=(*found.launches, again), parts=(*found.parts, last))
@@ -181,15 +182,16 @@ def _most_bytes(pr: Problem, tiling: HopperTiling, cf: Values) -> int:
 
 def _tight(pr: Problem, tiling: HopperTiling, cf: Values, device: Device) -> bool:
     """Whether too few registers are left to unroll the loop that stores."""
-    view = tiling.view
-    divides = cf["tall"] or (tiling.rows.extent, tiling.columns.extent) != (view.p, view.q)  # to find a pixel
+    raster = tiling.raster
+    whole = (raster.rows.extent, raster.columns.extent) == (raster.view.p, raster.view.q)
+    divides = cf["tall"] or not whole  # to find a pixel
     room = most_registers(cf, tiling.threads, device.regs_per_unit) - registers(pr, cf)
     return room < LEAST_ROOM[divides]
 
 
 def _defines(pr: Problem, tiling: HopperTiling, cf: Values, aligned: bool, device: Device) -> Values:
     """Return the defines of the parameters and of what follows from them, except how sums are finished."""
-    view = tiling.view
+    view = tiling.raster.view
     return image_defines(pr, view) | _products(pr, cf, "PRODUCTS") | tiling.defines() | dict(
         PROMOTED=PROMOTED.get(products(pr, cf["x"]), 0),
         DTYPE=DTYPES.index(pr.portable.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"],

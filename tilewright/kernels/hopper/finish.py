@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd
 
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.raster import in_pieces, lines
+from tilewright.kernels.hopper.raster import in_pieces, raster_of
 from tilewright.kernels.tile import LAST, TWO_PASS
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -70,5 +70,5 @@ def paired(pr: Problem, cf: Values) -> bool:
 
 def _whole_rows(pr: Problem, cf: Values) -> bool:
     """Whether 8 pixels of the raster, from a multiple of 8 on, are 16 contiguous bytes in nchw."""
-    view, _, columns = lines(pr, cf["x"], cf["bn"])
-    return in_pieces(pr, view) and bool(cf["tall"] or columns.extent % 8 == 0)
+    raster = raster_of(pr, cf["x"], cf["bn"])
+    return in_pieces(pr, raster.view) and bool(cf["tall"] or raster.columns.extent % 8 == 0)

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from tilewright.kernels.family import MOST_LAYER_PIXELS, Values
 from tilewright.kernels.hopper.planes import line_of, slid_row, spans_of
-from tilewright.kernels.hopper.raster import SEGMENT, lines, patch_of, raster
+from tilewright.kernels.hopper.raster import SEGMENT, patch_of, raster_of
 from tilewright.kernels.hopper.sum import held, numbers, parts_of, products
 from tilewright.kernels.hopper.ways import (
     ANEW,
@@ -58,7 +58,8 @@ def _image(pr: Problem, *values: int) -> TensorMap | None:
     moves = ((taps - 1) * apart for taps, apart in zip((pr.r, pr.s), pr.dilation, strict=True))
     if cf["x"] == TAPWISE and (cf["tall"] or max(moves) > MOST_MOVED):
         return None
-    view, rows, columns = lines(pr, cf["x"], cf["bn"])
+    raster = raster_of(pr, cf["x"], cf["bn"])
+    view, rows, columns = raster.view, raster.rows, raster.columns
     (up_h, up_w), (pad_t, pad_l) = pr.stride, (pr.pad[0], pr.pad[2])
     last = ((columns.extent - 1) * up_w - pad_l, (rows.extent - 1) * up_h - pad_t)
     found = Im2colMap(
@@ -78,7 +79,7 @@ def _planes(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
     """
     spans, apart = spans_of(pr, cf["bn"]), leads(pr)
     deep = cf["chunks"] * of_piece
-    if raster(pr, PLANES, cf["bn"]) > MOST_LAYER_PIXELS:
+    if raster_of(pr, PLANES, cf["bn"]).places > MOST_LAYER_PIXELS:
         return None
     if spans is None or cf["tall"] or (pr.groups > 1 and pr.cg // apart % deep):
         return None
@@ -94,7 +95,7 @@ def _slid(pr: Problem, cf: Values, of_piece: int) -> TiledMap | None:
     whole = cf["bn"] % row == 0 or (row % cf["bn"] == 0 and cf["wn"] * cf["bn"] % row == 0)
     if not whole or cf["bn"] % line or cf["tall"] or (pr.groups > 1 and pr.cg % deep):
         return None
-    if raster(pr, SLID) > MOST_LAYER_PIXELS:
+    if raster_of(pr, SLID).places > MOST_LAYER_PIXELS:
         return None
     return _in_spans(pr, line, cf["chunks"], of_piece)
 

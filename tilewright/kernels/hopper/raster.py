@@ -48,38 +48,64 @@ class Line:
         return cls(extent, max(phase for phase, _ in moves) + 1, reach)
 
 
+@dataclass(frozen=True)
+class Raster:
+    """The raster of a problem.
+
+    Attributes:
+        view: the images.
+        rows: lines of an image, one for each row of its outputs.
+        columns: places of a row.
+        last: places of the last row of outputs.
+    """
+
+    view: View
+    rows: Line
+    columns: Line
+    last: int
+
+    @property
+    def places(self) -> int:
+        """Places from the first output to the last."""
+        before = (self.view.n - 1) * self.rows.extent + self.view.p - 1  # rows
+        return max(1, before * self.columns.extent + self.last)
+
+    @property
+    def phases(self) -> int:
+        """Phases of the input along both sides."""
+        return self.rows.phases * self.columns.phases
+
+
 @lru_cache(maxsize=256)
-def lines(pr: Problem, way: int = AS_IS, bn: int = 0) -> tuple[View, Line, Line]:
+def raster_of(pr: Problem, way: int = AS_IS, bn: int = 0) -> Raster:
     """Return the raster of a problem; of the outputs alone if the input is gathered or copied tap by tap.
 
     So it is for planes, but with rows of whole spans (planes.py) for warpgroups of ``bn`` pixels. If sums
     slide, rows are of whole spans, too, and columns under the taps beside them are not needed.
     """
     view = View.of(pr)
+    rows, columns = _lines(pr, view, way, bn)
+    return Raster(view, rows, columns, columns.extent if skewed(pr, way) else view.q)
+
+
+def _lines(pr: Problem, view: View, way: int, bn: int) -> tuple[Line, Line]:
     if way in (GATHERED, TAPWISE):
-        return view, Line(view.p, 1, 0), Line(view.q, 1, 0)
+        return Line(view.p, 1, 0), Line(view.q, 1, 0)
     if way == PLANES:
-        return view, Line(view.p, 1, 0), Line(row_of(pr, bn), 1, 0)
+        return Line(view.p, 1, 0), Line(row_of(pr, bn), 1, 0)
     rows = Line.of(view.h, view.p, pr.r, pr.stride[0], pr.dilation[0], pr.pad[0])
     columns = Line.of(view.w, view.q, pr.s, pr.stride[1], pr.dilation[1], pr.pad[2])
     if way == SLID:
-        return view, rows, Line(slid_row(pr), 1, 0)
+        return rows, Line(slid_row(pr), 1, 0)
     even = round_up(columns.extent, 8)
     if in_pieces(pr, view) and even <= columns.extent * FEW_MORE:
         columns = replace(columns, extent=even)
-    return view, rows, columns
+    return rows, columns
 
 
 def in_pieces(pr: Problem, view: View) -> bool:
     """Whether rows of y in nchw are whole pieces of 16 bytes, eight outputs each."""
     return pr.layout_out == "nchw" and DTYPE_BYTES[pr.dtype_out] == 2 and view.q % 8 == 0
-
-
-def raster(pr: Problem, way: int = AS_IS, bn: int = 0) -> int:
-    """Places from the first output to the last."""
-    view, rows, columns = lines(pr, way, bn)
-    last = columns.extent if skewed(pr, way) else view.q
-    return max(1, ((view.n - 1) * rows.extent + view.p - 1) * columns.extent + last)
 
 
 def _combine(cf: Values) -> int:
@@ -99,9 +125,9 @@ def _sums_of(pr: Problem, cf: Values) -> tuple[int, int]:
     """
     if cf["tall"]:
         return cf["wn"], cf["bn"]
-    view, _, columns = lines(pr, cf["x"], cf["bn"])
-    nb = cf["bn"] * cf["wn"]
-    return (nb - view.q) // columns.extent + 1 if nb >= view.q else 0, view.q
+    raster, nb = raster_of(pr, cf["x"], cf["bn"]), cf["bn"] * cf["wn"]
+    q = raster.view.q
+    return (nb - q) // raster.columns.extent + 1 if nb >= q else 0, q
 
 
 def outputs_of(pr: Problem, cf: Values) -> tuple[int, int]:
@@ -113,7 +139,7 @@ def outputs_of(pr: Problem, cf: Values) -> tuple[int, int]:
 def tiles_of(pr: Problem, cf: Values) -> tuple[int, int, int]:
     """Tiles of pixels along images, rows and columns; for runs of the raster all in one number."""
     if not cf["tall"] and pool_of(pr, cf) is None:
-        return 1, 1, ceil_div(raster(pr, cf["x"], cf["bn"]), cf["bn"] * cf["wn"])
+        return 1, 1, ceil_div(raster_of(pr, cf["x"], cf["bn"]).places, cf["bn"] * cf["wn"])
     (rows, columns), view, combine = _sums_of(pr, cf), View.of(pr), _combine(cf)
     p_tiles = tiles_along(pr, combine, view.p, pr.y_p, rows)
     return view.n, p_tiles, tiles_along(pr, combine, view.q, pr.y_q, columns)
@@ -126,7 +152,8 @@ def patch_of(pr: Problem, cf: Values) -> tuple[int, int]:
     """
     if cf["x"] == PLANES and (spans := spans_of(pr, cf["bn"])):
         return cf["wn"] * ceil_div(cf["bn"], spans.places), spans.places
-    _, rows, columns = lines(pr, cf["x"], cf["bn"])
+    raster = raster_of(pr, cf["x"], cf["bn"])
+    rows, columns = raster.rows, raster.columns
     if cf["x"] == SLID:
         return (cf["bn"] * cf["wn"] + rows.reach * columns.extent) // line_of(pr), line_of(pr)
     if cf["tall"]:
@@ -136,9 +163,8 @@ def patch_of(pr: Problem, cf: Values) -> tuple[int, int]:
 
 def places_of(pr: Problem, cf: Values) -> int:
     """Places of a patch in all phases."""
-    _, rows, columns = lines(pr, cf["x"], cf["bn"])
-    patch_lines, line = patch_of(pr, cf)
-    return rows.phases * columns.phases * patch_lines * line
+    lines, line = patch_of(pr, cf)
+    return raster_of(pr, cf["x"], cf["bn"]).phases * lines * line
 
 
 def segments_of(pr: Problem, cf: Values) -> int:
@@ -148,11 +174,12 @@ def segments_of(pr: Problem, cf: Values) -> int:
     """
     if not turns_runs(pr, cf["x"]):
         return 0
-    view, rows, columns = lines(pr, cf["x"], cf["bn"])
+    raster = raster_of(pr, cf["x"], cf["bn"])
+    view, row = raster.view, raster.columns.extent
     patch, up, pixels = patch_of(pr, cf)[1], pr.stride[1], view.h * view.w
-    spanned = ceil_div(patch - 1, columns.extent) + 1  # rows of the raster
-    images = min(view.n, ceil_div(spanned - 1, rows.extent) + 1)
-    most = patch * up + max(0, view.w - columns.extent * up) * spanned
+    spanned = ceil_div(patch - 1, row) + 1  # rows of the raster
+    images = min(view.n, ceil_div(spanned - 1, raster.rows.extent) + 1)
+    most = patch * up + max(0, view.w - row * up) * spanned
     if view.n == 1:
         return ceil_div(min(most + 8, pixels), SEGMENT)
     return min(ceil_div(most, SEGMENT) + 2 * images, images * ceil_div(pixels, SEGMENT))

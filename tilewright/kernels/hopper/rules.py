@@ -10,7 +10,7 @@ from tilewright.kernels.family import Rule, Values
 from tilewright.kernels.hopper.finish import brings_residual
 from tilewright.kernels.hopper.image import IMAGED, SWIZZLED, image_of, joint
 from tilewright.kernels.hopper.layout import filter_bytes
-from tilewright.kernels.hopper.raster import outputs_of, pool_of, raster
+from tilewright.kernels.hopper.raster import outputs_of, pool_of, raster_of
 from tilewright.kernels.hopper.sum import COLUMNS, chunks_of, most_patches, parts_of, runs, steps, taps
 from tilewright.kernels.hopper.tile import (
     DECLARED,
@@ -129,7 +129,7 @@ RULES = (
          "more threads than a block may have"),
     Rule("channels", lambda problem, wm: 64 * (wm - 1) < problem.kg, "warpgroups without channels"),
     Rule("gather", _steps_of, "a gathered input (x=2) needs one step that covers the sum, and pieces=0"),
-    Rule("pixels", lambda problem, x, wn, bn: bn * (wn - 1) < raster(problem, x, bn),
+    Rule("pixels", lambda problem, x, wn, bn: bn * (wn - 1) < raster_of(problem, x, bn).places,
          "warpgroups without pixels"),
     Rule("resident", lambda problem, device, cf: cf["mb"] * _threads(problem, cf) <= device.threads_per_unit,
          "more threads than a unit holds at once", needs=BLOCK),
@@ -173,7 +173,7 @@ RULES = (
     Rule("residual", _rows_fit, "rows of the residual are copied beside the buffers",
          needs=f"{BUFFERS} cm sc sg combine"),
     Rule("copies", lambda problem, x, wn, bn, cm:
-         cm == 1 or ceil_div(raster(problem, x, bn), bn * wn) > cm // 2,
+         cm == 1 or ceil_div(raster_of(problem, x, bn).places, bn * wn) > cm // 2,
          "a cluster whose blocks have no pixels"),
     Rule("cluster", lambda device, cm, sc: cm * sc <= device.max_cluster, "more blocks than a cluster holds"),
     Rule("shares", lambda problem, x, chunks, batch, sc, sg: sc * sg * batch <= steps(problem, x, chunks),

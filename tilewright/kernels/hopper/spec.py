@@ -9,7 +9,7 @@ from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.hopper import fallback
 from tilewright.kernels.hopper.blueprint import blueprint_of
 from tilewright.kernels.hopper.image import PIECES, image_of
-from tilewright.kernels.hopper.raster import TALL, raster
+from tilewright.kernels.hopper.raster import TALL, raster_of
 from tilewright.kernels.hopper.rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper.sum import chunks_of, copied_parts, held, most_steps, parts_of, promotions
 from tilewright.kernels.hopper.ways import COPIES, GATHERED, HALVED, NCHW, WAYS, ways
@@ -46,7 +46,7 @@ class Hopper(Family):
             return f"it computes {', '.join(known)}, not {problem.precision}"
         if reason := no_wgmma(device) or too_many(problem) or too_few(problem):
             return reason
-        if raster(problem) > MOST_LAYER_PIXELS:
+        if raster_of(problem).places > MOST_LAYER_PIXELS:
             return f"its raster has more than {MOST_LAYER_PIXELS:,} places"
         pixels = problem.n * problem.h * problem.w
         if pixels * problem.groups * parts_of(problem) * tap_chunks(problem) > MOST_PIECES:
@@ -73,7 +73,7 @@ class Hopper(Family):
             Param("x", found, "how the input is read", tuple(WAYS[way] for way in found)),
             Param("wm", (1, 2, 3, 4), "warpgroups of a block over channels, 64 each"),
             Param("wn", (1, 2, 3, 4), "warpgroups of a block over pixels"),
-            Param("bn", up_to(raster(problem) + 15, widths), "pixels of a warpgroup"),
+            Param("bn", up_to(raster_of(problem).places + 15, widths), "pixels of a warpgroup"),
             blocks_param(1, 2, 3),
             Param("chunks", chunks, "pieces of 16 bytes of the sum in a step"),
             Param("pieces", (0, 1), "how pieces lie in shared memory", PIECES),

@@ -11,13 +11,13 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.finish import OWN, finish
 from tilewright.kernels.hopper.image import image_of
 from tilewright.kernels.hopper.layout import ALIGNMENT, layout
-from tilewright.kernels.hopper.raster import Line, lines, patch_of, tiles_of
+from tilewright.kernels.hopper.raster import Raster, patch_of, raster_of, tiles_of
 from tilewright.kernels.hopper.sum import COLUMNS, copied_parts, products, steps
 from tilewright.kernels.hopper.ways import GATHERED, SLID, TURNED, skewed, turns_runs
 from tilewright.kernels.limits import RESERVED_SHARED
 from tilewright.kernels.products import E4M3, HALVES, TF32, THREE
 from tilewright.kernels.tensor_map import TensorMap
-from tilewright.kernels.tile import NONE, View
+from tilewright.kernels.tile import NONE
 from tilewright.problem import Problem
 
 MOST_AHEAD = 4  # most tiles of a persistent block with data in flight
@@ -30,9 +30,7 @@ DECLARED = 1024  # bytes of shared memory besides the buffers: a flag, with its 
 class HopperTiling:
     """Sizes derived from a problem and a config; the kernel has defines of similar names."""
 
-    view: View
-    rows: Line
-    columns: Line
+    raster: Raster
     x_parts: int
     kb: int
     nb: int
@@ -54,9 +52,10 @@ class HopperTiling:
 
     def defines(self) -> Values:
         """Return the kernel's defines: the raster, its phases, lines of a patch, numbers of tiles."""
+        rows, columns = self.raster.rows, self.raster.columns
         return dict(
-            MAPPED=int(self.image is not None), WR=self.columns.extent, HR=self.rows.extent,
-            PHASES_H=self.rows.phases, PHASES_W=self.columns.phases, LINES=self.lines, LINE=self.line,
+            MAPPED=int(self.image is not None), WR=columns.extent, HR=rows.extent,
+            PHASES_H=rows.phases, PHASES_W=columns.phases, LINES=self.lines, LINE=self.line,
             STEPS=self.steps, K_TILES=self.k_tiles, PX_TILES=self.px_tiles, P_TILES=self.p_tiles,
             Q_TILES=self.q_tiles, SHARED_BYTES=self.shared_bytes,
         )  # fmt: skip
@@ -64,9 +63,8 @@ class HopperTiling:
 
 def tiling_of(pr: Problem, device: Device, cf: Values) -> HopperTiling:
     """Return the sizes of a config."""
-    view, rows, columns = lines(pr, cf["x"], cf["bn"])
     kb, nb = 64 * cf["wm"], cf["bn"] * cf["wn"]
-    patch_lines, line = patch_of(pr, cf)
+    lines, line = patch_of(pr, cf)
     image = image_of(pr, cf)
     _, p_tiles, q_tiles = tiles_of(pr, cf)
     k_tiles, px_tiles = _k_tiles(pr, cf), _px_tiles(pr, cf)
@@ -74,9 +72,9 @@ def tiling_of(pr: Problem, device: Device, cf: Values) -> HopperTiling:
     stay = _stays(pr, device, cf, image, tiles)
     memory = layout(pr, cf, stay)
     return HopperTiling(
-        view=view, rows=rows, columns=columns,
+        raster=raster_of(pr, cf["x"], cf["bn"]),
         x_parts=copied_parts(pr, image is not None), kb=kb, nb=nb, threads=threads(cf, image),
-        k_tiles=k_tiles, px_tiles=px_tiles, p_tiles=p_tiles, q_tiles=q_tiles, lines=patch_lines, line=line,
+        k_tiles=k_tiles, px_tiles=px_tiles, p_tiles=p_tiles, q_tiles=q_tiles, lines=lines, line=line,
         image=image, steps=steps(pr, cf["x"], cf["chunks"]),
         w_bytes=memory.w_bytes, x_bytes=memory.x_bytes, shared_bytes=memory.shared_end + ALIGNMENT,
         tiles=tiles, blocks=tiles * cf["sc"] * cf["sg"], stays=stay,

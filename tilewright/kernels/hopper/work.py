@@ -150,7 +150,7 @@ def _idle(pr: Problem, cf: Values, cycles: float) -> float:
 
 def _sending(pr: Problem, cf: Values, tiling: HopperTiling) -> float:
     """Cycles per step of the thread that issues the copies of filters, and of patches if they are mapped."""
-    copies = tiling.rows.phases * tiling.columns.phases * tiling.lines  # of a patch
+    copies = tiling.raster.phases * tiling.lines  # of a patch
     if joint(pr, cf["x"], tiling.image):  # a patch for each step
         return (SENDING + cf["batch"] * copies * SENDING_MORE) / cf["batch"]
     patches = (SENDING + (copies - 1) * SENDING_MORE) / (pr.r * pr.s) if tiling.image else 0.0
