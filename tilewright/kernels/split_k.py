@@ -102,7 +102,7 @@ def left_bytes(pr: Problem, combine: int) -> int:
 
 
 def stored_bytes(pr: Problem, combine: int) -> int:
-    """Bytes in which a complete sum is stored: as an output, or for a second kernel."""
+    """Bytes in which a sum is stored: as an output, or for a second kernel."""
     return word_bytes(pr) if combine == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
 
 

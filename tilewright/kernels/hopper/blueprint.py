@@ -8,7 +8,7 @@ from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Launch, Values
 from tilewright.kernels.hopper import fallback, halves
-from tilewright.kernels.hopper.finish import BY_TILE, OWN, finish, out_bytes, paired, run, stores
+from tilewright.kernels.hopper.finish import BY_TILE, OWN, finish, paired, run, stores
 from tilewright.kernels.hopper.image import APART, SWIZZLED, joint, raw_of
 from tilewright.kernels.hopper.layout import layout
 from tilewright.kernels.hopper.planes import line_of, spans_of, stretch_of
@@ -39,7 +39,7 @@ from tilewright.kernels.hopper.ways import (
 )
 from tilewright.kernels.products import PLAIN
 from tilewright.kernels.requant import requant_defines, scale_operand
-from tilewright.kernels.split_k import operands, reduction_buffers, second_pass, share_defines
+from tilewright.kernels.split_k import operands, reduction_buffers, second_pass, share_defines, stored_bytes
 from tilewright.kernels.tile import image_defines, layer_defines
 from tilewright.kernels.untuned import IN_ORDER, PAIRS
 from tilewright.kernels.untuned.nhwc import copied_bytes, copied_first, copy_as_is, copy_of
@@ -60,7 +60,7 @@ def blueprint_of(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blue
     early = tiling.image is not None and blocks <= device.units
     defines = _defines(pr, tiling, cf, aligned, device) | dict(
         FINISH=who, STAYS=int(stays), EARLY=int(early),
-        STORES=stores(pr, cf), PAIRED=int(paired(pr, cf)), OUT_BYTES=out_bytes(pr, cf),
+        STORES=stores(pr, cf), PAIRED=int(paired(pr, cf)), OUT_BYTES=stored_bytes(pr, cf["combine"]),
         **requant_defines(pr), **layout(pr, cf, stays, who).defines(),
     )  # fmt: skip
     main = Launch(

@@ -6,8 +6,9 @@ from math import gcd
 
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.raster import in_pieces, raster_of
+from tilewright.kernels.split_k import stored_bytes
 from tilewright.kernels.tile import LAST, TWO_PASS
-from tilewright.problem import DTYPE_BYTES, Problem
+from tilewright.problem import Problem
 
 BY_TILE, OWN, MET = range(3)  # all threads, the warps that own the sums, the blocks of a cluster
 STORE_WORDS, STORE_ROWS, STORE_PLANES = range(3)  # how warps store their own sums (hopper_own.h)
@@ -15,16 +16,11 @@ FEW_MET = 12  # pixels of a warpgroup per block of its cluster: 1.5 times four s
 MOST_RUN = 8  # outputs that a thread finishes at once
 
 
-def out_bytes(pr: Problem, cf: Values) -> int:
-    """Bytes that the kernel stores per output: of y, or of a partial sum."""
-    return 4 if cf["combine"] == TWO_PASS else DTYPE_BYTES[pr.dtype_out]
-
-
 def run(pr: Problem, cf: Values) -> int:
     """Contiguous outputs that a thread finishes at once: in nhwc 16 bytes, or fewer that divide kg."""
     if pr.layout_out != "nhwc":
         return 1
-    return gcd(pr.kg, min(MOST_RUN, 16 // out_bytes(pr, cf)))
+    return gcd(pr.kg, min(MOST_RUN, 16 // stored_bytes(pr, cf["combine"])))
 
 
 def finish(pr: Problem, cf: Values, aligned: bool = True) -> int:
@@ -41,7 +37,7 @@ def finish(pr: Problem, cf: Values, aligned: bool = True) -> int:
         return BY_TILE
     if cf["sc"] > 1:
         return MET if nhwc and cf["bn"] <= FEW_MET * cf["sc"] else BY_TILE
-    size = out_bytes(pr, cf)
+    size = stored_bytes(pr, cf["combine"])
     whole = pr.kg % max(8, 16 // size) == 0 if nhwc else here and _whole_rows(pr, cf)
     return OWN if aligned and whole and not (here and pr.epilogue.add and pr.requantised) else BY_TILE
 
@@ -50,7 +46,7 @@ def stores(pr: Problem, cf: Values) -> int:
     """Return how warps store their own sums (OWN): hopper_own.h has the ways."""
     if pr.layout_out == "nchw":
         return STORE_PLANES
-    return STORE_WORDS if out_bytes(pr, cf) == 4 else STORE_ROWS
+    return STORE_WORDS if stored_bytes(pr, cf["combine"]) == 4 else STORE_ROWS
 
 
 def brings_residual(pr: Problem, cf: Values) -> bool:
@@ -65,7 +61,7 @@ def paired(pr: Problem, cf: Values) -> bool:
     memory: a transposing store of whole matrices is faster there.
     """
     who = finish(pr, cf)
-    return who == MET or (who == OWN and pr.layout_out == "nhwc" and out_bytes(pr, cf) != 2)
+    return who == MET or (who == OWN and pr.layout_out == "nhwc" and stored_bytes(pr, cf["combine"]) != 2)
 
 
 def _whole_rows(pr: Problem, cf: Values) -> bool:

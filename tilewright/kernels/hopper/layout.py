@@ -23,19 +23,12 @@ from typing import NamedTuple
 
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.finish import (
-    BY_TILE,
-    MET,
-    OWN,
-    STORE_WORDS,
-    brings_residual,
-    out_bytes,
-    stores,
-)
+from tilewright.kernels.hopper.finish import BY_TILE, MET, OWN, STORE_WORDS, brings_residual, stores
 from tilewright.kernels.hopper.image import SWIZZLED, image_of, joint
 from tilewright.kernels.hopper.raster import SEGMENT, places_of, raw_stages_of, segments_of
 from tilewright.kernels.hopper.sum import parts_of
 from tilewright.kernels.hopper.ways import SLID
+from tilewright.kernels.split_k import stored_bytes
 from tilewright.problem import Problem
 
 OWN_ROWS = 32  # pixels that warps store at once while buffers are filled
@@ -102,7 +95,7 @@ def filter_bytes(pr: Problem, cf: Values) -> int:
 
 def _own_rows(pr: Problem, cf: Values, few: bool) -> tuple[int, int, int]:
     """Rows through which warps store their own sums: how many at once, the pitch of one, bytes of all."""
-    size = out_bytes(pr, cf)
+    size = stored_bytes(pr, cf["combine"])
     of_matrices = 32 // size  # pixels that a warp writes there at once
     rows = round_up(cf["bn"], of_matrices)
     if pr.layout_out == "nchw":

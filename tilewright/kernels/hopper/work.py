@@ -6,7 +6,7 @@ from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.floor import least_bytes
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.finish import MET, OWN, STORE_WORDS, finish, out_bytes, run, stores
+from tilewright.kernels.hopper.finish import MET, OWN, STORE_WORDS, finish, run, stores
 from tilewright.kernels.hopper.image import joint
 from tilewright.kernels.hopper.raster import places_of, raw_stages_of
 from tilewright.kernels.hopper.sum import (
@@ -31,6 +31,7 @@ from tilewright.kernels.hopper.ways import (
     turns_runs,
 )
 from tilewright.kernels.products import TF32, THREE
+from tilewright.kernels.split_k import stored_bytes
 from tilewright.kernels.tile import NONE
 from tilewright.kernels.untuned.nhwc import copied_bytes, each
 from tilewright.kernels.work import GpuWork
@@ -73,7 +74,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     shared = ALONE + (1.0 - ALONE) / cf["cm"]
     again = AGAIN if cf["x"] == TAPWISE else 1.0
     w_bytes, x_bytes = steps * tiling.w_bytes, patches * tiling.x_bytes * again
-    stored = 4 if combine != NONE else out_bytes(pr, cf)
+    stored = 4 if combine != NONE else stored_bytes(pr, combine)
     words = finish(pr, cf) == OWN and stores(pr, cf) == STORE_WORDS
     runs = tile / run(pr, cf) / cf["sc"] / tiling.threads  # of a thread
     size = DTYPE_BYTES[pr.dtype]
