@@ -17,6 +17,7 @@ MOST_BODY = 1200  # multiply-adds unrolled into one loop body: more would overfl
 MOST_WEIGHTS = 1 << 28  # numbers of a filter
 MOST_GATHERED = 160  # numbers of all taps and channels that a thread gathers: their loads are unrolled
 MOST_BITS = 15  # rows or columns of a filter of which a thread keeps a bit each
+FEWEST_IN_GROUP = 8  # channels that an implicit GEMM takes of a group, if there are several
 MOST_TAPS = (1 << 16) - 1  # rows or columns of a padded filter, which are counted in 16 bits otherwise
 SCHEDULERS = 4  # of a unit
 MOST_THREADS = 512  # of a block, where its warps are a product of parameters
@@ -104,6 +105,13 @@ def too_wide(problem: Problem) -> str | None:
     """Refuse a padded filter with more rows or columns than taps.h counts."""
     if any(problem.pad) and max(problem.r, problem.s) > MOST_TAPS:
         return f"its filter has more than {MOST_TAPS:,} rows or columns, and the input is padded"
+    return None
+
+
+def thin_groups(problem: Problem) -> str | None:
+    """Refuse several groups of so few channels that products of tensor cores would be mostly empty."""
+    if problem.groups > 1 and min(problem.cg, problem.kg) < FEWEST_IN_GROUP:
+        return f"groups of fewer than {FEWEST_IN_GROUP} channels leave most of a product empty"
     return None
 
 

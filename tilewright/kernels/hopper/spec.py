@@ -14,7 +14,7 @@ from tilewright.kernels.hopper.rules import CHUNKS, RULES, batches
 from tilewright.kernels.hopper.sum import chunks_of, copied_parts, held, most_steps, parts_of, promotions
 from tilewright.kernels.hopper.ways import COPIES, GATHERED, HALVED, NCHW, WAYS, ways
 from tilewright.kernels.hopper.work import work_of
-from tilewright.kernels.limits import blocks_param, no_wgmma
+from tilewright.kernels.limits import blocks_param, no_wgmma, thin_groups
 from tilewright.kernels.split_k import combine_param
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, up_to
 from tilewright.kernels.untuned.nhwc import copy_remark, tap_chunks
@@ -24,7 +24,6 @@ from tilewright.problem import MATHS, Problem
 SHARES = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24, 32)
 WIDTHS = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256)
 WIDTHS_I8 = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256)
-FEWEST = 8  # channels of a group, if there are several groups
 MOST_PIECES = (1 << 31) - 1  # of the input, 16 bytes each, which a table counts in 32 bits
 
 
@@ -51,9 +50,7 @@ class Hopper(Family):
         pixels = problem.n * problem.h * problem.w
         if pixels * problem.groups * parts_of(problem) * tap_chunks(problem) > MOST_PIECES:
             return f"its input has more than {MOST_PIECES:,} pieces of 16 bytes"
-        if problem.groups > 1 and min(problem.cg, problem.kg) < FEWEST:
-            return f"groups of fewer than {FEWEST} channels leave most of a product empty"
-        return None
+        return thin_groups(problem)
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The problem with columns turned into channels, where these are whole folds (fold.py)."""

@@ -8,7 +8,7 @@ from tilewright.device.architectures import mma_f64
 from tilewright.kernels.bound import too_few
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.fold import folded, of_layer
-from tilewright.kernels.limits import blocks_param, no_tensor_cores, too_wide
+from tilewright.kernels.limits import blocks_param, no_tensor_cores, thin_groups, too_wide
 from tilewright.kernels.mma.rules import RULES
 from tilewright.kernels.mma.tile import (
     AS_IS,
@@ -49,7 +49,6 @@ from tilewright.kernels.word import word_bytes
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPES, MATHS, Problem
 
-FEWEST = 8  # channels of a group, if there are several groups
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 24, 32)
 
 
@@ -73,11 +72,7 @@ class Mma(Family):
             return reason
         if pr.dtype == "f64" and device.is_cuda and not mma_f64(device.capability):
             return "the device's tensor cores multiply f64 no faster than its threads, if at all"
-        if reason := too_many(pr) or too_wide(pr) or too_few(pr):
-            return reason
-        if pr.groups > 1 and min(pr.cg, pr.kg) < FEWEST:
-            return f"groups of fewer than {FEWEST} channels leave most of a product empty"
-        return None
+        return too_many(pr) or too_wide(pr) or too_few(pr) or thin_groups(pr)
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The problem with columns turned into channels, where these are whole folds (fold.py)."""
