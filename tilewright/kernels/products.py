@@ -11,6 +11,21 @@ INSTRUCTION_F64 = 16 * 8 * 4  # of one in f64 (fragments_f64.h)
 WORD, LANES = 4, 4  # bytes of a fragment's register, and lanes that share one of its rows
 
 
+def tf32_or_plain(pr: Problem) -> int:
+    """What is multiplied where f32 tensors are always rounded to tf32 (``Family.takes_tf32``)."""
+    return TF32 if pr.math == "tf32" else PLAIN
+
+
+def products_define(name: str, product: int) -> dict[str, int]:
+    """The define ``name`` of what is multiplied; none for PLAIN, which DTYPE says by itself."""
+    return {name: product} if product != PLAIN else {}
+
+
+def packer_of(product: int) -> str:
+    """The kernel file that packs a filter, in chunks of 16 bytes, for such products."""
+    return {PLAIN: "pack.cu", HALVES: "halves_pack.cu"}.get(product, "mma_pack.cu")
+
+
 def in_word(pr: Problem) -> int:
     """Numbers of the input that a fragment's register holds."""
     return WORD // DTYPE_BYTES[pr.dtype]

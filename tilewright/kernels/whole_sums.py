@@ -8,7 +8,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Launch, Values
 from tilewright.kernels.limits import no_gpu, no_tensor_cores
-from tilewright.kernels.products import PLAIN, TF32
+from tilewright.kernels.products import tf32_or_plain
 from tilewright.kernels.requant import scale_operand
 from tilewright.kernels.split_k import operands, partial_sums, second_pass, share_defines
 from tilewright.kernels.word import dtype_code
@@ -22,8 +22,7 @@ def no_tensor_gpu(device: Device) -> str | None:
 
 def input_defines(pr: Problem, shared_bytes: int) -> Values:
     """The defines of a block's shared memory, and of how tensor cores multiply the input."""
-    products = TF32 if pr.dtype == "f32" else PLAIN
-    return dict(SHARED_BYTES=shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=products)
+    return dict(SHARED_BYTES=shared_bytes, DTYPE=dtype_code(pr), PRODUCTS=tf32_or_plain(pr))
 
 
 def tiles_defines(combine: int, k: int, p: int, q: int, k_fastest: int = 1) -> Values:

@@ -37,7 +37,7 @@ from tilewright.kernels.hopper.ways import (
     skewed,
     turns_runs,
 )
-from tilewright.kernels.products import PLAIN
+from tilewright.kernels.products import packer_of, products_define
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import operands, reduction_buffers, second_pass, share_defines, stored_bytes
 from tilewright.kernels.tile import image_defines, layer_defines
@@ -54,6 +54,7 @@ def blueprint_of(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blue
     if not aligned and (cf["x"] == AS_IS or turns_runs(pr, cf["x"])):
         cf = cf | dict(x=COPIED)  # to an aligned buffer
     tiling = tiling_of(pr, device, cf)
+    product = products(pr, cf["x"])
     who = finish(pr, cf, aligned) if device.is_cuda else BY_TILE
     blocks = min(tiling.blocks, cf["mb"] * device.units) if tiling.stays and who == OWN else tiling.blocks
     stays = blocks < tiling.blocks
@@ -72,12 +73,13 @@ def blueprint_of(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blue
     sums = tiling.tiles * tiling.kb * tiling.nb
     found = Blueprint(
         source="hopper.cu", defines=tuple(defines.items()), launches=(main, *second_pass(pr, cf["combine"])),
-        packed_bytes=_packed_bytes(pr, tiling, cf), pack=_pack(pr, tiling, cf), packer=_packer(pr, cf),
+        packed_bytes=_packed_bytes(pr, tiling, cf), pack=_pack(pr, tiling, cf), packer=packer_of(product),
         workspace=reduction_buffers(pr, cf, cf["sg"] * sums, tiling.tiles), specific=True,
     )  # fmt: skip
     if cf["x"] == COPIED:
         copy = copy_of(pr, held(pr, cf), tiling.x_parts, aligned)
-        return copied_first(found, copy._replace(defines=copy.defines | _products(pr, cf, "COPIED_AS")))
+        copied_as = products_define("COPIED_AS", product)
+        return copied_first(found, copy._replace(defines=copy.defines | copied_as))
     if cf["x"] in (*ANEW, SLID) and not aligned:
         return copied_first(found, copy_as_is(pr.x_bytes, DTYPE_BYTES[pr.dtype]))
     if cf["x"] == HALVED:
@@ -103,7 +105,8 @@ def _pack(pr: Problem, tiling: HopperTiling, cf: Values) -> tuple[tuple[str, int
         ("PACK_C", _run_channels(pr, cf, tiling)),
         ("PACK_ORDER", PAIRS if paired(pr, cf) else IN_ORDER),
         ("PACK_APART", int(cf["pieces"] == APART)),
-        *_products(pr, cf, "PACK_PRODUCTS").items(), *((("PACK_PARTS", 2),) if parts_of(pr) == 2 else ()),
+        *products_define("PACK_PRODUCTS", products(pr, cf["x"])).items(),
+        *((("PACK_PARTS", 2),) if parts_of(pr) == 2 else ()),
         *_pack_leads(pr, cf), *((("PACK_PADDING", 1),) if cf["x"] == SLID else ()),
     )  # fmt: skip
 
@@ -120,18 +123,6 @@ def _pack_leads(pr: Problem, cf: Values) -> tuple[tuple[str, int], ...]:
     if not skewed(pr, cf["x"]):
         return ()
     return ("CG", pr.cg // leads(pr)), ("SIZE_S", leads(pr)), ("PACK_LEAP", leap(pr))
-
-
-def _packer(pr: Problem, cf: Values) -> str:
-    if cf["x"] == HALVED:
-        return "halves_pack.cu"
-    return "pack.cu" if products(pr, cf["x"]) == PLAIN else "mma_pack.cu"
-
-
-def _products(pr: Problem, cf: Values, name: str) -> Values:
-    """Return the define of what is multiplied, if DTYPE does not say it."""
-    found = products(pr, cf["x"])
-    return {name: found} if found != PLAIN else {}
 
 
 def _tiles_bytes(pr: Problem, tiling: HopperTiling) -> int:
@@ -192,8 +183,9 @@ def _tight(pr: Problem, tiling: HopperTiling, cf: Values, device: Device) -> boo
 def _defines(pr: Problem, tiling: HopperTiling, cf: Values, aligned: bool, device: Device) -> Values:
     """Return the defines of the parameters and of what follows from them, except how sums are finished."""
     view = tiling.raster.view
-    return image_defines(pr, view) | _products(pr, cf, "PRODUCTS") | tiling.defines() | dict(
-        PROMOTED=PROMOTED.get(products(pr, cf["x"]), 0),
+    product = products(pr, cf["x"])
+    return image_defines(pr, view) | products_define("PRODUCTS", product) | tiling.defines() | dict(
+        PROMOTED=PROMOTED.get(product, 0),
         DTYPE=DTYPES.index(pr.portable.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"],
         WN=cf["wn"], CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), TALL=cf["tall"],
         BATCH=cf["batch"], STAGES=cf["stages"], JOINT=int(joint(pr, cf["x"], tiling.image)),

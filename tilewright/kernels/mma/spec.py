@@ -29,7 +29,7 @@ from tilewright.kernels.mma.tile import (
     ways,
 )
 from tilewright.kernels.mma.work import work_of
-from tilewright.kernels.products import DOUBLE, E4M3, E4M3_AS_F16, PLAIN, THREE
+from tilewright.kernels.products import DOUBLE, E4M3, E4M3_AS_F16, THREE, packer_of, products_define
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import combine_param, operands, reduction_buffers, second_pass, share_defines
 from tilewright.kernels.tile import (
@@ -144,18 +144,18 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
             ("PACK_CHUNKS", cf["chunks"]), ("PACK_K", tiling.kb), ("PACK_STEPS", tiling.steps),
             ("PACK_C", _run_channels(pr, cf)),
             ("PACK_ORDER", COLUMNS if pixels_on_m(pr) and moved_as != DOUBLE else IN_ORDER),
-            *((("PACK_PRODUCTS", moved_as),) if moved_as else ()),
+            *products_define("PACK_PRODUCTS", moved_as).items(),
         ),
         workspace=reduction_buffers(
             pr, cf, cf["sg"] * tiling.tiles * tiling.tile, tiling.tiles, word_bytes(pr)
         ),
-        packer="mma_pack.cu" if moved_as else "pack.cu",
+        packer=packer_of(moved_as),
     )  # fmt: skip
     if way not in COPIES:
         return found
     copy = copy_of(pr, tap_chunks(pr, way), aligned=aligned)
-    products_of_copy = dict(COPIED_AS=moved_as) if moved_as else {}
-    return copied_first(found, copy._replace(defines=products_of_copy | copy.defines))
+    copied_as = products_define("COPIED_AS", moved_as)
+    return copied_first(found, copy._replace(defines=copied_as | copy.defines))
 
 
 def _run_channels(pr: Problem, cf: Values) -> int:
@@ -177,7 +177,7 @@ def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> V
     most_bytes = max(copied_bytes(pr, tap_chunks(pr, way)), x_bytes, sums_bytes, packed_bytes)
     view = View.of(pr)
     images = image_defines(pr, view) | dict(Y_NHWC=int(pixels_on_m(pr)))
-    more = (dict(PRODUCTS=product) if product != PLAIN else {}) | requant_defines(pr)
+    more = products_define("PRODUCTS", product) | requant_defines(pr)
     # DTYPE: of sums and outputs, and of the input unless PRODUCTS says otherwise.
     return images | more | dict(
         DTYPE=DTYPES.index(pr.portable.dtype), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"],

@@ -21,7 +21,7 @@ from tilewright.kernels.limits import (
     resident_rule,
     shared_rule,
 )
-from tilewright.kernels.products import TF32
+from tilewright.kernels.products import packer_of, products_define, tf32_or_plain
 from tilewright.kernels.shifted.tile import (
     TEAM,
     ShiftedTiling,
@@ -112,7 +112,7 @@ class Shifted(Family):
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the launch; before it another one if x is to be copied to where bulk copies may begin."""
         cf, chunks = config.values, config["chunks"]
-        tiling, tf32 = tiling_of(problem, cf), problem.math == "tf32"
+        tiling, product = tiling_of(problem, cf), tf32_or_plain(problem)
         main = Launch(
             "shifted", (tiling.tiles * cf["sc"], 1, 1), (threads(problem, cf["rows"], cf["ni"]), 1, 1),
             operands(NONE), shared_bytes=tiling.shared_bytes, cluster=cf["sc"],
@@ -124,9 +124,9 @@ class Shifted(Family):
                 ("PACK_CHUNKS", chunks), ("PACK_K", cf["bn"]),
                 ("PACK_STEPS", steps(problem, chunks) * problem.s), ("PACK_C", channels(problem, chunks)),
                 ("PACK_ORDER", IN_ORDER), ("PACK_APART", 0),
-                *((("PACK_PRODUCTS", TF32),) if tf32 else ()),
+                *products_define("PACK_PRODUCTS", product).items(),
             ),
-            packer="mma_pack.cu" if tf32 else "pack.cu", specific=True,
+            packer=packer_of(product), specific=True,
         )  # fmt: skip
         return found if aligned else copied_first(found, copy_as_is(problem.x_bytes, COPIED))
 
@@ -186,7 +186,7 @@ RULES = (
 def _defines(pr: Problem, tiling: ShiftedTiling, cf: Values, aligned: bool) -> Values:
     view, rows, ni, bn = View.unflattened(pr), cf["rows"], cf["ni"], cf["bn"]
     return image_defines(pr, view) | layer_defines(pr, view) | dict(
-        DTYPE=dtype_code(pr), **(dict(PRODUCTS=TF32) if pr.math == "tf32" else {}),
+        DTYPE=dtype_code(pr), **products_define("PRODUCTS", tf32_or_plain(pr)),
         N=pr.n, ROWS=rows, IMAGES=ni, KB=bn, WG_N=bn, WG_EIGHTHS=bn // 8, CHUNKS=cf["chunks"],
         STAGES=cf["stages"], X_STAGES=cf["xs"], SETS=cf["sets"], SC=cf["sc"], CLUSTER=cf["sc"],
         MIN_BLOCKS=cf["mb"],
