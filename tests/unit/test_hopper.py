@@ -31,9 +31,10 @@ from tilewright.kernels.hopper.layout import layout
 from tilewright.kernels.hopper.raster import Line, patch_of, raster_of
 from tilewright.kernels.hopper.tile import registers_at_most, tiling_of
 from tilewright.kernels.hopper.ways import GATHERED, SLID, TAPWISE, TURNED, leads, leap, ways
+from tilewright.kernels.products import in_chunk
 from tilewright.kernels.source import full_source, kernel_files
 from tilewright.kernels.untuned import pack
-from tilewright.kernels.untuned.nhwc import each, tap_chunks
+from tilewright.kernels.untuned.nhwc import tap_chunks
 from tilewright.problem import Problem
 from tilewright.search import model
 from tilewright.search.ranking import ModelRanking
@@ -409,7 +410,7 @@ def test_the_copy_engine_finds_what_threads_would(text: str) -> None:
             continue
         assert image is not None and image.legal and image.row_bytes == 16 * way["chunks"]
         assert image.box_pixels == line and count == (2 + rows.reach if way["tall"] else 1)
-        assert image.dims == (pr.groups * tap_chunks(pr) * each(pr), view.w, view.h, view.n)
+        assert image.dims == (pr.groups * tap_chunks(pr) * in_chunk(pr), view.w, view.h, view.n)
         box = [range(low, size + high, step) for low, high, size, step in zip(
             image.lower, image.upper, (image.columns, image.rows), image.stride, strict=True)]  # fmt: skip
         assert [len(side) for side in box] == [columns.extent, rows.extent]

@@ -26,6 +26,11 @@ def packer_of(product: int) -> str:
     return {PLAIN: "pack.cu", HALVES: "halves_pack.cu"}.get(product, "mma_pack.cu")
 
 
+def in_chunk(pr: Problem) -> int:
+    """Numbers of the input in a chunk of 16 bytes."""
+    return 16 // DTYPE_BYTES[pr.dtype]
+
+
 def in_word(pr: Problem) -> int:
     """Numbers of the input that a fragment's register holds."""
     return WORD // DTYPE_BYTES[pr.dtype]

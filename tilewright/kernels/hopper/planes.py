@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.hopper.ways import leads
+from tilewright.kernels.products import in_chunk
 from tilewright.kernels.tile import View
-from tilewright.kernels.untuned.nhwc import each
 from tilewright.problem import Problem
 
 SPANS = (64, 32, 16)  # pixels of a plane, 2 bytes each, that the copy engine swizzles together
@@ -66,10 +66,10 @@ def stretch_of(pr: Problem, bn: int) -> Stretch | None:
     """
     if leads(pr) == 1:
         return None
-    alike = each(pr) // leads(pr)
-    longest, plane = each(pr) - alike, View.of(pr).q
-    found = [Stretch(places, plane if plane <= places - longest else places - each(pr))
-             for places in {bn, SPANS[0]} if places > each(pr) and bn % places == 0]  # fmt: skip
+    alike = in_chunk(pr) // leads(pr)
+    longest, plane = in_chunk(pr) - alike, View.of(pr).q
+    found = [Stretch(places, plane if plane <= places - longest else places - in_chunk(pr))
+             for places in {bn, SPANS[0]} if places > in_chunk(pr) and bn % places == 0]  # fmt: skip
     return min(found, default=None, key=lambda one: (ceil_div(plane, one.used) * one.places, -one.places))
 
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 from tilewright.arithmetic import ceil_div
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.ways import ANEW, GATHERED, HALVED, leads, skewed
-from tilewright.kernels.products import E4M3, HALVES, PLAIN, TF32, THREE
-from tilewright.kernels.untuned.nhwc import each, tap_chunks
+from tilewright.kernels.products import E4M3, HALVES, PLAIN, TF32, THREE, in_chunk
+from tilewright.kernels.untuned.nhwc import tap_chunks
 from tilewright.problem import Problem
 
 # Products that tensor cores add up before they are promoted (added in f32). For f8 see kernels/bound.py.
@@ -38,7 +38,7 @@ def copied_parts(pr: Problem, mapped: bool) -> int:
 
 def numbers(pr: Problem, way: int) -> int:
     """Numbers in a piece of 16 bytes."""
-    return 8 if way == HALVED else each(pr)
+    return 8 if way == HALVED else in_chunk(pr)
 
 
 def promotions(pr: Problem, cf: Values) -> int:
@@ -53,7 +53,7 @@ def chunks_of(pr: Problem, way: int) -> int:
     If the input is gathered, those of the whole sum, rounded up to an even number.
     """
     if way == GATHERED:
-        return ceil_div(pr.terms, 2 * each(pr)) * 2
+        return ceil_div(pr.terms, 2 * in_chunk(pr)) * 2
     return ceil_div(pr.cg // (leads(pr) if skewed(pr, way) else 1), numbers(pr, way))
 
 

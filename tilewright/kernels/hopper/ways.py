@@ -8,8 +8,8 @@ from __future__ import annotations
 from math import gcd
 
 from tilewright.kernels.limits import MOST_BITS, MOST_GATHERED
+from tilewright.kernels.products import in_chunk
 from tilewright.kernels.tile import View
-from tilewright.kernels.untuned.nhwc import each
 from tilewright.problem import Problem
 
 AS_IS, COPIED, GATHERED, HALVED, PLANES, TURNED, TAPWISE, SLID = range(8)
@@ -35,7 +35,7 @@ def ways(pr: Problem) -> tuple[int, ...]:
     pieces of channels.
     """
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
-    whole = (AS_IS,) if nhwc and pr.cg % each(pr) == 0 else ()
+    whole = (AS_IS,) if nhwc and pr.cg % in_chunk(pr) == 0 else ()
     split = pr.math == "accurate"
     copied = (COPIED,) if not whole or split else ()
     few = pr.terms <= MOST_GATHERED and max(pr.r, pr.s) <= MOST_BITS
@@ -45,7 +45,7 @@ def ways(pr: Problem) -> tuple[int, ...]:
         tapwise = (TAPWISE,) if whole and not split and pr.r * pr.s > 1 else ()
         return whole + copied + gathered + halved + tapwise
     moves = (pr.dilation[1] if pr.s > 1 else 0, pr.pad[2], View.of(pr).w)  # from one box to another
-    aligned = pr.stride[1] == 1 and not any(move % each(pr) for move in moves)
+    aligned = pr.stride[1] == 1 and not any(move % in_chunk(pr) for move in moves)
     planes = (PLANES,) if (aligned or leads(pr) > 1) and pr.dtype in ("f16", "bf16") else ()
     slid = (SLID,) if slides(pr) and pr.dtype in ("f16", "bf16") else ()
     turned = (TURNED,) if pr.x_elements < MOST_TURNED else ()
@@ -58,7 +58,7 @@ def leads(pr: Problem) -> int:
     1 if all do, and if planes may not begin anywhere: only those of 1x1 filters with whole periods may.
     """
     view = View.of(pr)
-    found = each(pr) // gcd(view.w, each(pr))
+    found = in_chunk(pr) // gcd(view.w, in_chunk(pr))
     pointwise = view.h == 1 and view.w == view.q and (pr.r, pr.s) == (1, 1) and not pr.epilogue.pool
     whole = pr.cg % found == 0 and found * view.w < MOST_COLUMNS
     return found if pointwise and not any(pr.pad) and whole else 1
@@ -71,7 +71,7 @@ def slides(pr: Problem) -> bool:
     16 bytes.
     """
     columns = (pr.s, *pr.stride, pr.dilation[1], *pr.pad[2:])
-    return columns == (3, 1, 1, 1, 1, 1) and pr.w % each(pr) == 0
+    return columns == (3, 1, 1, 1, 1, 1) and pr.w % in_chunk(pr) == 0
 
 
 def skewed(pr: Problem, way: int) -> bool:
@@ -81,7 +81,7 @@ def skewed(pr: Problem, way: int) -> bool:
 
 def leap(pr: Problem) -> int:
     """Channels from one lead to the next longer one, modulo ``leads``."""
-    return View.of(pr).w * leads(pr) // each(pr) % leads(pr)
+    return View.of(pr).w * leads(pr) // in_chunk(pr) % leads(pr)
 
 
 def turns_runs(pr: Problem, way: int) -> bool:
@@ -90,6 +90,6 @@ def turns_runs(pr: Problem, way: int) -> bool:
     For numbers of 2 bytes in whole pieces along channels and pixels; not if a stride skips rows, which a run
     would include: nor for an image of one row, if its row is in another phase or between two places.
     """
-    whole = pr.h * pr.w % each(pr) == 0 and pr.cg % each(pr) == 0
+    whole = pr.h * pr.w % in_chunk(pr) == 0 and pr.cg % in_chunk(pr) == 0
     all_rows = pr.stride[0] == 1 or (pr.h == pr.r == 1 and pr.pad[0] == 0)
     return way == TURNED and pr.dtype in ("f16", "bf16") and whole and all_rows

@@ -30,10 +30,10 @@ from tilewright.kernels.hopper.ways import (
     skewed,
     turns_runs,
 )
-from tilewright.kernels.products import TF32, THREE
+from tilewright.kernels.products import TF32, THREE, in_chunk
 from tilewright.kernels.split_k import stored_bytes
 from tilewright.kernels.tile import NONE
-from tilewright.kernels.untuned.nhwc import copied_bytes, each
+from tilewright.kernels.untuned.nhwc import copied_bytes
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -86,9 +86,9 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     by_threads = 0 if tiling.image or gathered else patches * places_of(pr, cf) * cf["chunks"]  # pieces
     copy_slots = {TF32: 18.0, THREE: 46.0}.get(products(pr, cf["x"]), 8.0)
     if cf["x"] == TURNED and not turns_runs(pr, cf["x"]):
-        copy_slots += TURNING * each(pr)
+        copy_slots += TURNING * in_chunk(pr)
     promoted = steps * promotions(pr, cf)
-    filters = parts_of(pr) * pr.w_bytes * each(pr) / numbers(pr, cf["x"])
+    filters = parts_of(pr) * pr.w_bytes * in_chunk(pr) / numbers(pr, cf["x"])
     return GpuWork(
         blocks=tiling.blocks, threads=tiling.threads, registers=registers(pr, cf), resident=cf["mb"],
         shared_bytes=tiling.shared_bytes, steps=steps, buffers=max(2, cf["stages"]),

@@ -18,7 +18,6 @@ from tilewright.kernels.mma.tile import (
     MOST_PIECES,
     all_chunks,
     copies,
-    each,
     image_pixels,
     pixels_on_m,
     products,
@@ -26,7 +25,7 @@ from tilewright.kernels.mma.tile import (
     threads,
     tiling_of,
 )
-from tilewright.kernels.products import DOUBLE, E4M3, THREE
+from tilewright.kernels.products import DOUBLE, E4M3, THREE, in_chunk
 from tilewright.kernels.split_k import COMBINE_NONE, SECOND_POOLS
 from tilewright.problem import Problem
 
@@ -46,7 +45,7 @@ def _outputs(pr: Problem, way: int) -> tuple[int, int]:
 def _gathers(problem: Problem, cf: Values) -> bool:
     """Whether all threads gather the same number of whole pixels, and not too many."""
     tiling = tiling_of(problem, cf | dict(chunks=2, stages=2, sc=1))
-    loads = all_chunks(problem, GATHERED) * each(problem) * tiling.x_copies
+    loads = all_chunks(problem, GATHERED) * in_chunk(problem) * tiling.x_copies
     return cf["x"] != GATHERED or (tiling.pb % tiling.threads == 0 and loads <= MOST_LOADS)
 
 

@@ -19,12 +19,12 @@ from tilewright.kernels.mma.tile import (
     WAYS,
     WIDENED,
     all_chunks,
-    each,
+    chunks_of,
+    numbers,
     pixels_on_m,
     products,
     row_pieces,
     run_chunks,
-    tap_chunks,
     tiling_of,
     ways,
 )
@@ -116,7 +116,7 @@ class Mma(Family):
     def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
         """Report the size of the copied input."""
         pr, way = folded(problem), config["x"]
-        return copy_remark(pr, tap_chunks(pr, way)) if way in COPIES else {}
+        return copy_remark(pr, chunks_of(pr, way)) if way in COPIES else {}
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """One share of the sum, then the shares one after the other; joint promotions count as one add."""
@@ -124,7 +124,7 @@ class Mma(Family):
         shares = cf["sb"] * cf["sc"] * cf["sg"]
         chunks = tiling_of(problem, cf).steps * cf["chunks"]
         promoted = products(problem, cf["x"]) in (THREE, E4M3)
-        return ceil_div(chunks // 2 if promoted else chunks * each(problem, cf["x"]), shares) + shares
+        return ceil_div(chunks // 2 if promoted else chunks * numbers(problem, cf["x"]), shares) + shares
 
 
 def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
@@ -153,7 +153,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
     )  # fmt: skip
     if way not in COPIES:
         return found
-    copy = copy_of(pr, tap_chunks(pr, way), aligned=aligned)
+    copy = copy_of(pr, chunks_of(pr, way), aligned=aligned)
     copied_as = products_define("COPIED_AS", moved_as)
     return copied_first(found, copy._replace(defines=copied_as | copy.defines))
 
@@ -161,7 +161,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
 def _run_channels(pr: Problem, cf: Values) -> int:
     """Channels of a tap that are consecutive in the sum."""
     way = cf["x"]
-    return pr.cg if way == GATHERED else run_chunks(pr, cf["chunks"], way) * each(pr, way)
+    return pr.cg if way == GATHERED else run_chunks(pr, cf["chunks"], way) * numbers(pr, way)
 
 
 def _packed_bytes(pr: Problem, tiling: ProductTiling, cf: Values) -> int:
@@ -174,7 +174,7 @@ def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> V
     way, product = cf["x"], products(pr, cf["x"])
     x_bytes = pr.x_bytes + 16 * row_pieces(pr, tiling.pb)  # the last pieces of a plane's row may lie past x
     packed_bytes = _packed_bytes(pr, tiling, cf)
-    most_bytes = max(copied_bytes(pr, tap_chunks(pr, way)), x_bytes, sums_bytes, packed_bytes)
+    most_bytes = max(copied_bytes(pr, chunks_of(pr, way)), x_bytes, sums_bytes, packed_bytes)
     view = View.of(pr)
     images = image_defines(pr, view) | dict(Y_NHWC=int(pixels_on_m(pr)))
     more = products_define("PRODUCTS", product) | requant_defines(pr)
@@ -183,7 +183,7 @@ def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> V
         DTYPE=DTYPES.index(pr.portable.dtype), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"],
         SB=cf["sb"], FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"],
         X_WAY=COPIED if way == WIDENED else way, X_L1=cf["l1"], RUN=run_chunks(pr, cf["chunks"], way),
-        CC=tap_chunks(pr, way), TURNS=tiling.steps, STEPS=tiling.steps,
+        CC=chunks_of(pr, way), TURNS=tiling.steps, STEPS=tiling.steps,
         CLUSTER=cf["sc"], CS=1, **share_defines(cf["combine"], cf["sc"], cf["sg"]),
         K_TILES=tiling.k_tiles, P_TILES=1, Q_TILES=tiling.q_tiles, N=view.n, **layer_defines(pr, view),
         PADDED=int(any(pr.pad)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import MOST_GATHERED, tap_words
-from tilewright.kernels.products import DOUBLE, E4M3, PLAIN, TF32, THREE
+from tilewright.kernels.products import DOUBLE, E4M3, PLAIN, TF32, THREE, in_chunk
 from tilewright.kernels.tile import ProductTiling, channels_together, pointwise
 from tilewright.kernels.word import word_bytes
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -29,9 +29,9 @@ def products(pr: Problem, way: int) -> int:
     return E4M3 if pr.dtype == "f8" and way != WIDENED else PLAIN
 
 
-def each(pr: Problem, way: int = AS_IS) -> int:
-    """Numbers in a chunk of 16 bytes."""
-    return 8 if way == WIDENED else 16 // DTYPE_BYTES[pr.dtype]
+def numbers(pr: Problem, way: int) -> int:
+    """Numbers in a chunk of what is multiplied."""
+    return 8 if way == WIDENED else in_chunk(pr)
 
 
 def ways(pr: Problem) -> tuple[int, ...]:
@@ -40,7 +40,7 @@ def ways(pr: Problem) -> tuple[int, ...]:
     For pointwise layers in nchw, planes can also be read as they are.
     """
     nhwc = pr.layout_in == "nhwc" or pr.h * pr.w == 1
-    first: tuple[int, ...] = (AS_IS if nhwc and pr.cg % each(pr) == 0 else COPIED,)
+    first: tuple[int, ...] = (AS_IS if nhwc and pr.cg % in_chunk(pr) == 0 else COPIED,)
     if first != (AS_IS,) and pr.dtype != "f64" and pr.terms <= MOST_GATHERED:
         first += (GATHERED,)
     if pr.dtype == "f8":
@@ -51,24 +51,24 @@ def ways(pr: Problem) -> tuple[int, ...]:
 
 def image_pixels(pr: Problem, way: int) -> int:
     """Pixels that are tiled together: of all images, or of one (ONE_IMAGE of mma_planes.h)."""
-    return pr.p * pr.q if way == PLANES and pr.p * pr.q % each(pr) else pr.n * pr.p * pr.q
+    return pr.p * pr.q if way == PLANES and pr.p * pr.q % in_chunk(pr) else pr.n * pr.p * pr.q
 
 
-def tap_chunks(pr: Problem, way: int) -> int:
+def chunks_of(pr: Problem, way: int) -> int:
     """Chunks of one tap of one group."""
-    return ceil_div(pr.cg, each(pr, way))
+    return ceil_div(pr.cg, numbers(pr, way))
 
 
 def all_chunks(pr: Problem, way: int) -> int:
     """Chunks of the whole sum; a gathered input has no gaps between taps."""
     if way == GATHERED:
-        return ceil_div(pr.terms, each(pr))
-    return pr.r * pr.s * tap_chunks(pr, way)
+        return ceil_div(pr.terms, in_chunk(pr))
+    return pr.r * pr.s * chunks_of(pr, way)
 
 
 def run_chunks(pr: Problem, chunks: int, way: int) -> int:
     """Chunks of a tap that are consecutive in the sum: those of a step, if a tap fills whole steps."""
-    return chunks if tap_chunks(pr, way) % chunks == 0 else tap_chunks(pr, way)
+    return chunks if chunks_of(pr, way) % chunks == 0 else chunks_of(pr, way)
 
 
 def pixels_on_m(pr: Problem) -> bool:
@@ -103,20 +103,20 @@ def x_stage_bytes(pr: Problem, cf: Values, pb: int) -> int:
         return 16 * cf["chunks"] * pb
     nbytes = DTYPE_BYTES[pr.dtype]
     apart = 32 if nbytes >= 4 or (nbytes == 1 and pb // 16 % 2) else 16  # other banks; APART of mma_planes.h
-    return cf["chunks"] * each(pr) * (pb * nbytes + apart)
+    return cf["chunks"] * in_chunk(pr) * (pb * nbytes + apart)
 
 
 def row_pieces(pr: Problem, pb: int) -> int:
     """16-byte pieces to copy a channel's row of a tile, which may begin up to a piece early."""
-    early = each(pr) - 1 if pr.p * pr.q % each(pr) else 0
-    return ceil_div(min(image_pixels(pr, PLANES), pb) + early, each(pr))
+    early = in_chunk(pr) - 1 if pr.p * pr.q % in_chunk(pr) else 0
+    return ceil_div(min(image_pixels(pr, PLANES), pb) + early, in_chunk(pr))
 
 
 def copies(pr: Problem, cf: Values) -> int:
     """Copies of a thread in a step: of a chunk of a pixel, all chunks of a pixel, or a piece of a row."""
     pb = 16 * (cf["mt"] * cf["wm"] if pixels_on_m(pr) else cf["nt"] * cf["wn"])
     if cf["x"] == PLANES:
-        return ceil_div(cf["chunks"] * each(pr) * row_pieces(pr, pb), threads(cf))
+        return ceil_div(cf["chunks"] * in_chunk(pr) * row_pieces(pr, pb), threads(cf))
     return ceil_div(pb, threads(cf)) if cf["x"] == GATHERED else ceil_div(pb * cf["chunks"], threads(cf))
 
 

@@ -11,15 +11,23 @@ from tilewright.kernels.mma.tile import (
     COPIES,
     GATHERED,
     PLANES,
-    each,
+    chunks_of,
     pixels_on_m,
     products,
     registers,
     row_pieces,
-    tap_chunks,
     tiling_of,
 )
-from tilewright.kernels.products import DOUBLE, E4M3, INSTRUCTION, INSTRUCTION_F64, PLAIN, TF32, THREE
+from tilewright.kernels.products import (
+    DOUBLE,
+    E4M3,
+    INSTRUCTION,
+    INSTRUCTION_F64,
+    PLAIN,
+    TF32,
+    THREE,
+    in_chunk,
+)
 from tilewright.kernels.split_k import ALONE, alone
 from tilewright.kernels.tile import NONE, ProductTiling
 from tilewright.kernels.untuned.nhwc import copied_bytes
@@ -42,13 +50,13 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     blocks, steps = tiling.tiles * shares, ceil_div(tiling.steps, shares)
     fragments = steps * cf["chunks"] / 2 / cf["sb"]  # along the sum, of a warp
     pieces, warps = cf["mt"] * cf["nt"], tiling.threads // 32
-    product, planes, numbers = products(pr, cf["x"]), cf["x"] == PLANES, each(pr)
+    product, planes, numbers = products(pr, cf["x"]), cf["x"] == PLANES, in_chunk(pr)
     reads = fragments * (cf["mt"] + (0 if planes else cf["nt"]))  # of a warp: 4 wavefronts each
     loads = reads * (2 if product == DOUBLE else 1)  # by ldmatrix, or a row's number after the other
     singles = fragments * cf["nt"] * numbers if planes else 0.0  # of a lane, a wavefront each but of f64
     waves = 4.0 * reads + singles * ((4 if pr.p * pr.q % 2 else 2) if product == DOUBLE else 1)
     packs = max(0.0, 1 - 4 / numbers)  # instructions to put a number into its word
-    x_pieces = each(pr) * row_pieces(pr, tiling.pb) if planes else tiling.pb
+    x_pieces = numbers * row_pieces(pr, tiling.pb) if planes else tiling.pb
     x_bytes, w_bytes = 16 * steps * cf["chunks"] * x_pieces, 16 * steps * cf["chunks"] * tiling.kb
     issued = _ISSUED_90 if device.capability == 90 else _ISSUED
     multiplies, adds, prepares = issued[product]
@@ -75,7 +83,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         register_intensity=2.0 * 256 * pieces / (16 * (cf["mt"] + cf["nt"])),
         block_intensity=2.0 * tiling.tile / (tiling.kb + tiling.pb),
         more_launches=int(copied),
-        more_bytes=float(pr.x_bytes + copied_bytes(pr, tap_chunks(pr, cf["x"]))) if copied else 0.0,
+        more_bytes=float(pr.x_bytes + copied_bytes(pr, chunks_of(pr, cf["x"]))) if copied else 0.0,
         tensor_cycles=fragments * pieces * warps * multiplies * _cycles(product, device),
         turn_cycles=COPY_CYCLES / (cf["stages"] - 1),
     )  # fmt: skip
@@ -93,7 +101,7 @@ def _staging(pr: Problem, cf: Values, tiling: ProductTiling, steps: int) -> floa
     words = tap_words(pr)
     taps = 3.0 * (pr.r + pr.s) if words == 1 else COUNTED
     first = tiling.x_copies * (20.0 + taps)  # where each pixel begins, and its taps
-    copying = cf["chunks"] * (4.0 * each(pr) + 3.0) if cf["x"] == GATHERED else 6.0 * words
+    copying = cf["chunks"] * (4.0 * in_chunk(pr) + 3.0) if cf["x"] == GATHERED else 6.0 * words
     x_slots = tiling.x_copies * copying
     filter_copies = ceil_div(tiling.kb * cf["chunks"], tiling.threads)
     return first + steps * (x_slots + 1.5 * filter_copies + 20.0)

@@ -21,7 +21,7 @@ from tilewright.kernels.limits import (
     resident_rule,
     shared_rule,
 )
-from tilewright.kernels.products import packer_of, products_define, tf32_or_plain
+from tilewright.kernels.products import in_chunk, packer_of, products_define, tf32_or_plain
 from tilewright.kernels.shifted.tile import (
     TEAM,
     ShiftedTiling,
@@ -42,7 +42,7 @@ from tilewright.kernels.shifted.work import work_of
 from tilewright.kernels.split_k import operands
 from tilewright.kernels.tile import NONE, View, image_defines, layer_defines, pointwise, up_to
 from tilewright.kernels.untuned import IN_ORDER
-from tilewright.kernels.untuned.nhwc import copied_first, copy_as_is, each
+from tilewright.kernels.untuned.nhwc import copied_first, copy_as_is
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -76,7 +76,7 @@ class Shifted(Family):
             return "it is made for layers of one group"
         if problem.epilogue.pool:
             return "a block has rows of outputs, not windows: it does not pool"
-        if problem.h * problem.w % each(problem):
+        if problem.h * problem.w % in_chunk(problem):
             return "planes are copied in bulk: they are multiples of 16 bytes"
         if paired(problem) and problem.w % 2:
             return "words have two pixels of a row: rows are an even number of them"

@@ -7,7 +7,7 @@ from math import gcd
 
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
-from tilewright.kernels.untuned.nhwc import each
+from tilewright.kernels.products import in_chunk
 from tilewright.problem import DTYPE_BYTES, Problem
 
 PIECE = 16  # bytes
@@ -23,7 +23,7 @@ MOST_RUN = 16  # bytes that a thread stores at once
 
 def channels(pr: Problem, chunks: int) -> int:
     """Channels of a run (CHANNELS), of which a row of the filter has ``chunks`` pieces of 16 bytes."""
-    return chunks * each(pr)
+    return chunks * in_chunk(pr)
 
 
 def runs(pr: Problem, chunks: int) -> int:
@@ -71,7 +71,7 @@ def pitch(pr: Problem, rows: int) -> int:
     """
     size = DTYPE_BYTES[pr.dtype]
     odd = BANKS // 4 * size // 4  # 16 bytes, or 32 of tf32: an odd multiple of it
-    found = round_up((patch(pr, rows) + each(pr) - 1) * size, odd)
+    found = round_up((patch(pr, rows) + in_chunk(pr) - 1) * size, odd)
     return found if found // odd % 2 else found + odd
 
 

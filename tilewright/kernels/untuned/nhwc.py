@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.kernels.blueprint import Blueprint, Buffer, Launch
+from tilewright.kernels.products import in_chunk
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 COPY_THREADS = 256
@@ -22,14 +23,9 @@ class Copy(NamedTuple):
     defines: dict[str, int]
 
 
-def each(pr: Problem) -> int:
-    """Numbers in a chunk."""
-    return 16 // DTYPE_BYTES[pr.dtype]
-
-
 def tap_chunks(pr: Problem) -> int:
     """Chunks of a pixel of one group."""
-    return ceil_div(pr.cg, each(pr))
+    return ceil_div(pr.cg, in_chunk(pr))
 
 
 def copied_bytes(pr: Problem, chunks: int, parts: int = 1) -> int:
