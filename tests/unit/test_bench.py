@@ -31,6 +31,8 @@ from tilewright.problem.shapes import Layer
 from tilewright.report.results import parse
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Blocking, Runtime
+from tilewright.tuning.budget import Budget
+from tilewright.tuning.options import TuneOptions
 
 LAYER = Layer("L1", Problem.parse("n1c8h6w5k4r3s3p1-f32+bias+relu"))
 QUICK = Limits(min_rounds=2, max_rounds=2, warm_runs=2)
@@ -185,11 +187,12 @@ def test_a_peer_that_raises_anything_is_a_reason() -> None:
 def test_the_document_is_what_the_reports_read() -> None:
     layers = [LAYER, Layer("L2", Problem.parse("n2c4h5w5k3r1s1-f32-nhwc"))]
     peers = [Invented("good", ("plain", 1.0, ()))]
-    work = Bench(open_runtime("numpy"), peers, limits=QUICK, seed=3, budget="20s")
+    work = Bench(open_runtime("numpy"), peers, limits=QUICK, wanted=TuneOptions(Budget.parse("20s"), seed=3))
     document = json.loads(json.dumps(work.document([work.row(layer) for layer in layers])))
     results = parse(document)
     assert [row.name for row in results.rows] == ["L1", "L2"]
-    assert results.geomean and document["protocol"]["seed"] == 3
+    protocol = document["protocol"]
+    assert results.geomean and (protocol["seed"], protocol["budget"]) == (3, "20s")
     assert {"name", "backend", "driver"} <= set(document["device"])
     wanted = {
         "family", "config", "cold_us", "warm_us", "ci95_us", "max_error", "error_bound", "deterministic",

@@ -694,7 +694,7 @@ def test_what_dispatch_verified_has_raced(box: Store, two: None, monkeypatch: py
     monkeypatch.setattr(choices, "verified", Judge())
     box.add(record(6, 8.0), "imported")
     assert choose(box)[0] == "tiles:t=6"
-    assert race.raced(LAYER, RUNTIME, box) == {"tiles": 10.0, "slabs": "not tried"}
+    assert race.raced(Request(LAYER), RUNTIME, box) == {"tiles": 10.0, "slabs": "not tried"}
 
 
 def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -> None:
@@ -729,15 +729,16 @@ def test_a_search_that_its_budget_ended_settles_no_larger_one(box: Store, two: N
 
 
 def test_the_race_of_the_families(box: Store, two: None) -> None:
-    assert race.raced(LAYER, RUNTIME, None) == {"tiles": "not tried", "slabs": "not tried"}
+    assert race.raced(Request(LAYER), RUNTIME, None) == {"tiles": "not tried", "slabs": "not tried"}
     for row in (record(2, 8.0), record(4, 7.0), record(4, 9.0), slab(2)):
         box.add(row)
     box.add(record(6, 1.0, context={"compiler": "c0"}))
     box.add(record(8, 1.0), "imported")
-    assert race.raced(LAYER, RUNTIME, box) == {"tiles": 8.0, "slabs": 10.0}  # 4 took 9 us when last tried
+    raced = race.raced(Request(LAYER), RUNTIME, box)
+    assert raced == {"tiles": 8.0, "slabs": 10.0}  # 4 took 9 us when last tried
     box.add(replace(slab(2), outcome="timeout", measurement=None))
-    assert race.raced(LAYER, RUNTIME, box, ("slabs",)) == {"slabs": "none right: 1 timeout"}
-    assert race.raced(Problem.parse("c2h4k2r1g2"), RUNTIME, box) == {}
+    assert race.raced(Request(LAYER, families=("slabs",)), RUNTIME, box) == {"slabs": "none right: 1 timeout"}
+    assert race.raced(Request(Problem.parse("c2h4k2r1g2")), RUNTIME, box) == {}
 
 
 @pytest.mark.parametrize("what", ["no room", "busy"])

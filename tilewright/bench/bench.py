@@ -14,7 +14,7 @@ from tilewright.bench.rows import BenchRow, OurFigure
 from tilewright.checking.deviation import deviation
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
-from tilewright.dispatch.dispatch import dispatch
+from tilewright.dispatch.dispatch import layer_plan
 from tilewright.errors import TilewrightError
 from tilewright.floor import floor_us, peak_tflops
 from tilewright.kernels import family_of
@@ -29,6 +29,7 @@ from tilewright.problem.shapes import Layer
 from tilewright.record import Check, Measurement
 from tilewright.runtime.base import Blocking, Run, Runtime
 from tilewright.store import Store
+from tilewright.tuning.options import TuneOptions
 
 OURS, CALL = "tilewright", "tilewright, called"
 LIMITS = Limits(min_rounds=10, max_rounds=200, max_s=6.0, patience_s=6.0, absolute_us=0.05)
@@ -43,10 +44,7 @@ class Bench:
         peers: the peers to compare with; all are for this kind of device.
         store: where winners are kept.
         tune: tunes a layer before it is measured and returns the seconds taken; None: no tuning.
-        budget: of that, as text; empty: the device's usual one.
-        deterministic: whether our kernels must give the same bits each time.
-        families: names of our families to choose from; empty: all.
-        seed: of the inputs.
+        wanted: how that searches, and which of our kernels may run; its seed is of the inputs here, too.
         limits: of the careful measurement.
         progress: called with the current step within a layer, and the share of it that is done.
     """
@@ -55,10 +53,7 @@ class Bench:
     peers: Sequence[Peer] = ()
     store: Store | None = None
     tune: Callable[[Layer], float] | None = None
-    budget: str = ""
-    deterministic: bool = False
-    families: tuple[str, ...] = ()
-    seed: int = 0
+    wanted: TuneOptions = TuneOptions()
     limits: Limits = LIMITS
     progress: Callable[[str, float], None] = lambda text, share: None
 
@@ -74,7 +69,7 @@ class Bench:
             RunError: the device failed, and this process cannot use it any more.
         """
         problem = layer.problem
-        inputs = normal_inputs(problem, self.seed)
+        inputs = normal_inputs(problem, self.wanted.seed)
         self.progress(f"{layer.name}: tuning", 0.0)
         tune_s, untuned = self._tune(layer)
         self.progress(f"{layer.name}: peers", 0.6)
@@ -94,7 +89,7 @@ class Bench:
             name=layer.name, problem=str(problem), floor_us=self._floor_us(problem, ours, figures.get(OURS)),
             ours=replace(
                 _timed(ours, figures), tune_s=tune_s, note=ours.note or untuned,
-                families=raced(problem, self.runtime, self.store, self.families),
+                families=raced(self.wanted.of(problem), self.runtime, self.store),
             ),
             peers=dict(item for entered in offers.values() for item in entered.figures(figures)),
         )  # fmt: skip
@@ -129,8 +124,8 @@ class Bench:
     def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, BoundRun | None]:
         """Bind and verify the plan that a user would get."""
         try:
-            plan = dispatch(problem, self.runtime, self.store, self.deterministic, self.families)
-            check = _check(self.runtime, plan, self.seed)
+            plan = layer_plan(self.wanted.of(problem), self.runtime, self.store).plan
+            check = _check(self.runtime, plan, self.wanted.seed)
             bound = BoundRun.of(plan, inputs.given(problem))
             reason = (check.reason if check else "") or deviation(bound.once(), truth).wrong(problem)
         except TilewrightError as error:
@@ -149,12 +144,13 @@ class Bench:
 
     def protocol(self) -> dict[str, Any]:
         """Return how all rows of a results file are measured, and which kernels they compare."""
+        wanted = self.wanted
         return {
             "cold": "median of interleaved rounds, caches (a GPU's of code too) flushed before each run",
             "warm": "one of a long row of runs: a CUDA graph, or a loop on a CPU",
-            "inputs": "standard normal", "seed": self.seed, "threads": self.setting.threads,
-            "tuned": self.tune is not None, "budget": self.budget,
-            "deterministic": self.deterministic, "families": list(self.families),
+            "inputs": "standard normal", "seed": wanted.seed, "threads": self.setting.threads,
+            "tuned": self.tune is not None, "budget": str(wanted.budget or ""),
+            "deterministic": wanted.deterministic, "families": list(wanted.families),
             "peers": [peer.name for peer in self.peers],
             "limits": {k: v for k, v in asdict(self.limits).items() if v != math.inf},
         }  # fmt: skip

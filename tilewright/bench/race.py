@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tilewright.dispatch.choices import sources_for
 from tilewright.plans.request import Request
-from tilewright.problem import Problem
 from tilewright.record import Record, tally
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
 
 
-def raced(
-    problem: Problem, runtime: Runtime, store: Store | None, families: Sequence[str] = ()
-) -> dict[str, float | str]:
-    """Return the best time, in us, of every family that takes the problem; or why it has none.
+def raced(request: Request, runtime: Runtime, store: Store | None) -> dict[str, float | str]:
+    """Return the best time, in us, of every family that may run a layer and takes it; or why it has none.
 
     Args:
-        problem: the layer.
+        request: the layer, and which families to report.
         runtime: its device and its compiler.
         store: has the trials; only those of the current kernels count.
-        families: names of the families to report; empty: all that compete.
     """
-    sources = sources_for(Request(problem, families=tuple(families)), runtime)
-    known = store.records(problem, runtime.device.key) if store else []
+    sources = sources_for(request, runtime)
+    known = store.records(request.problem, runtime.device.key) if store else []
     now = [record for record in known if sources.has(record)]
     return {name: _best([r for r in now if r.family == name]) for name in sources.names}
 

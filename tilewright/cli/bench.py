@@ -197,10 +197,7 @@ def _work(session: TuningSession, peers: tuple[Peer, ...], no_tune: bool) -> Ben
         peers=peers,
         store=session.store,
         tune=None if no_tune else session.tune_s,
-        budget=str(session.wanted.budget or ""),
-        deterministic=session.wanted.deterministic,
-        families=session.wanted.families,
-        seed=session.wanted.seed,
+        wanted=session.wanted,
         progress=session.progress.now,
     )
 
