@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
-from tilewright.kernels.limits import MOST_BODY, tap_words
+from tilewright.kernels.limits import MOST_BODY, MOST_COPIES, tap_words
 from tilewright.kernels.tile import ProductTiling, channels_together, lines, quad_pitch
 from tilewright.problem import Problem
 
@@ -163,3 +163,9 @@ def kept_places(pd: Product, tiling: GemmTiling) -> int:
     """Places of the input that a thread remembers: one if all its copies are of the same pixels (nchw)."""
     one_column = not pd.x_nhwc and tiling.threads % (tiling.pb // tiling.wide) == 0
     return 1 if one_column else tiling.x_copies
+
+
+def few_copies(pd: Product, tiling: GemmTiling) -> bool:
+    """Whether a thread's copies are few, with the taps that meet the image at the place of each."""
+    kept = kept_places(pd, tiling) * (1 + pd.tap_words)
+    return max(kept, tiling.x_copies) <= MOST_COPIES

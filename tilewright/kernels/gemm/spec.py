@@ -9,46 +9,15 @@ Matrix-Matrix Multiplication on the GPU", arXiv:2301.03598.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.fold import folded, of_layer
-from tilewright.kernels.gemm.product import (
-    GemmTiling,
-    Product,
-    is_product,
-    kept_places,
-    product,
-    registers,
-    run_of,
-    threads,
-    tiling_of,
-)
+from tilewright.kernels.gemm.product import GemmTiling, Product, few_copies, is_product, product, tiling_of
+from tilewright.kernels.gemm.rules import rules_of
 from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of, work_of
-from tilewright.kernels.limits import (
-    MOST_BODY,
-    MOST_COPIES,
-    blocks_param,
-    no_gpu,
-    registers_rule,
-    shared_rule,
-    too_wide,
-    warps_rules,
-)
-from tilewright.kernels.split_k import (
-    ATOMIC_EPILOGUE,
-    LAST_ORDER,
-    SECOND_POOLS,
-    combine_param,
-    combining,
-    may_combine,
-    operands,
-    reduction_buffers,
-    share_defines,
-)
+from tilewright.kernels.limits import blocks_param, no_gpu, too_wide
+from tilewright.kernels.split_k import combine_param, combining, operands, reduction_buffers, share_defines
 from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS, View, image_defines, k_fastest, up_to
 from tilewright.kernels.word import in_tiles
 from tilewright.kernels.work import GpuWork
@@ -133,92 +102,6 @@ def refused(problem: Problem, device: Device) -> str | None:
     return no_gpu(device) or (None if problem.n else "the batch is empty")
 
 
-def _most_shared(pd: Product, cf: Values) -> int:
-    return max(tiling_of(pd, cf | dict(cv=cv)).shared_bytes for cv in {1, cf["cv"]})
-
-
-def _few_copies(pd: Product, tiling: GemmTiling) -> bool:
-    """Whether a thread's copies are few, with the taps that meet the image at the place of each."""
-    kept = kept_places(pd, tiling) * (1 + pd.tap_words)
-    return max(kept, tiling.x_copies) <= MOST_COPIES
-
-
-def _with_taps(pd: Product, cf: Values) -> int:
-    """Registers, with those for the taps of a wide filter that meet the image at each place."""
-    if pd.tap_words < 2:
-        return registers(cf)
-    return registers(cf) + pd.tap_words * kept_places(pd, tiling_of(pd, cf | dict(stages=2)))
-
-
-def _shares_out(pd: Product, device: Device, cf: Values) -> bool:
-    """Whether a stream has steps for all blocks, not whole tiles, and (REST) full waves before the rest."""
-    tiling = tiling_of(pd, cf | dict(stages=2))
-    stream = stream_of(device, tiling, cf)
-    if stream is None:
-        return True
-    uneven = tiling.tiles % stream.blocks != 0 and stream.each >= 2 and tiling.tiles * tiling.steps < 1 << 31
-    return uneven and (cf["stream"] != REST or stream.full_tiles > 0)
-
-
-@cache
-def rules_of(product: Callable[[Problem], Product]) -> tuple[Rule, ...]:
-    """Return the rules of a family whose layers are such products."""
-    return (
-        Rule("accumulators", lambda tk, v, tp: 16 <= 4 * tk * v * tp <= 192,
-             "fewer than 16 sums a thread are all loads, more than 192 do not fit its registers"),
-        Rule("k_pieces", lambda problem, tk, lk: 4 * lk * (tk - 1) < product(problem).k,
-             "pieces of K without outputs"),
-        Rule("k_lanes", lambda problem, lk: 4 * (lk - 1) < product(problem).k,
-             "lanes along K without outputs"),
-        Rule("p_pieces", lambda problem, v, tp, lk: v * (32 // lk) * (tp - 1) < product(problem).pixels,
-             "pieces of pixels without outputs"),
-        Rule("p_lanes", lambda problem, v, lk: v * (32 // lk - 1) < max(128, product(problem).pixels),
-             "lanes along pixels without outputs"),
-        Rule("k_warps", lambda problem, tk, lk, wk: 4 * tk * lk * (wk - 1) < product(problem).k,
-             "warps along K without outputs"),
-        Rule("p_warps", lambda problem, v, tp, lk, wp:
-             v * tp * (32 // lk) * (wp - 1) < product(problem).pixels,
-             "warps along pixels without outputs"),
-        *warps_rules("wk wp sb"),
-        registers_rule(lambda problem, cf: registers(cf | dict(fd=1, cv=1)), threads, "tk v tp wk wp sb mb"),
-        Rule("shares_meet", lambda tk, v, tp, sb: min(tk * v * tp, 4 * tk * tp) >= sb,
-             "each share of a block finishes some outputs"),
-        registers_rule(lambda problem, cf: registers(cf), threads, "tk v tp wk wp sb mb fd cv", "fragments"),
-        Rule("channel_vector", lambda v, cv: cv == 1 or v == 1,
-             "four channels of one pixel are read at once, or one channel of several"),
-        Rule("channels", lambda sb, fd, cv, cs: cs % (sb * fd * cv) == 0 and cs // sb >= 2,
-             "each share takes whole buffers of a step's channels"),
-        Rule("body", lambda cf: 4 * cf["tk"] * cf["v"] * cf["tp"] * run_of(cf) <= MOST_BODY,
-             "the loop's body overflows the instruction cache", needs="tk v tp sb fd cv cs"),
-        Rule("x_copies", lambda problem, cf: _few_copies(
-            product(problem), tiling_of(product(problem), cf | dict(stages=2))),
-            "a thread keeps the places of at most 16 copies in registers, of 8 if their taps may be padding",
-            needs="tk v tp lk wk wp sb fd cv cs"),
-        registers_rule(lambda problem, cf: _with_taps(product(problem), cf), threads,
-                       "tk v tp lk wk wp sb mb fd cv cs", "wide_taps"),
-        shared_rule(lambda problem, cf: _most_shared(product(problem), cf),
-                    "tk v tp lk wk wp sb mb fd cv cs stages"),
-        Rule("in_flight", lambda problem, cs, stages: cs * (stages - 2) < max(product(problem).length, 1),
-             "buffers without channels"),
-        Rule("stream_order", lambda device, stream: not stream or device.orders_blocks,
-             LAST_ORDER.reason),
-        Rule("stream", lambda problem, device, cf: _shares_out(product(problem), device, cf),
-             "what the blocks share out is too little, or whole tiles by itself",
-             needs="tk v tp lk wk wp sb mb fd cv cs stream"),
-        Rule("stream_share", lambda stream, sg: not stream or sg == 1, "the stream splits C by itself"),
-        Rule("pieces", lambda problem, cs, sg: cs * (sg - 1) < product(problem).length,
-             "shares of C without channels"),
-        Rule("combine_none", lambda problem, stream, sg, combine:
-             may_combine(problem, sg + stream, combine),
-             "shares across the grid need combining"),
-        LAST_ORDER,
-        SECOND_POOLS,
-        Rule("stream_last", lambda stream, combine: not stream or combine == LAST,
-             "blocks of the stream end anywhere in a tile: the last to arrive adds them up"),
-        ATOMIC_EPILOGUE,
-    )  # fmt: skip
-
-
 def blueprint(pr: Problem, pd: Product, device: Device, cf: Values, aligned: bool = True) -> Blueprint:
     """Return the launches; the input of a product of columns is the buffer ``columns``."""
     cf = cf if aligned or pd.columns else {**cf, "cv": 1, "fd": 1 if cf["cv"] == 4 else cf["fd"]}
@@ -268,7 +151,7 @@ def _defines(
         TAPPED=int(pd.tapped), FLAT=int(pd.flat), **_taps(pr, pd, tiling),
         X_NHWC=int(pd.x_nhwc), X_ROWS=int(pd.columns or pr.n == 1), X_PITCH_C=pd.pitch,
         X_QUADS=int(quads), X_LAST=last, X_PITCH=tiling.x_pitch, X_FLOATS=tiling.x_floats,
-        X_KEPT=int(_few_copies(pd, tiling)), Y_VECTOR=int(y_vector),
+        X_KEPT=int(few_copies(pd, tiling)), Y_VECTOR=int(y_vector),
         K_FASTEST=k_fastest(pr), SHARED_BYTES=tiling.shared_bytes,
         OFFSET64=offset64(largest // 4), **share_defines(cf["combine"], sg=cf["sg"]),
     )  # fmt: skip
