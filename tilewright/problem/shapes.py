@@ -42,6 +42,10 @@ def suites() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in SHAPES_DIR.glob("*.txt")))
 
 
+def _layers_of(suite: str) -> list[Layer]:
+    return read_file(SHAPES_DIR / f"{suite}.txt")
+
+
 def load(
     specs: Iterable[str], dtype: str | None = None, layout: str | None = None, batch: int | None = None
 ) -> list[Layer]:
@@ -125,7 +129,7 @@ def _named(spec: str) -> list[Layer] | None:
     suite, colon, name = spec.partition(":")
     suite = _FORMER.get(suite, suite)
     if suite in suites():
-        layers = read_file(SHAPES_DIR / f"{suite}.txt")
+        layers = _layers_of(suite)
         return _one_of(layers, f"suite {suite}", name) if colon else layers
     if spec in shipped():
         return [shipped()[spec]]
@@ -151,7 +155,7 @@ def _followed(layer: Layer, words: list[str]) -> Layer:
 @cache
 def shipped() -> dict[str, Layer]:
     """Every layer of every shipped suite by its name."""
-    return {layer.name: layer for suite in suites() for layer in read_file(SHAPES_DIR / f"{suite}.txt")}
+    return {layer.name: layer for suite in suites() for layer in _layers_of(suite)}
 
 
 def read_file(path: Path) -> list[Layer]:
@@ -263,7 +267,7 @@ def _siblings(spec: str) -> str:
     """The layers of the suite whose names differ from a text in the number alone; "" if there are none."""
     stem = spec.upper().rstrip("0123456789")
     for suite in suites() if stem != spec.upper() else ():
-        names = [layer.name for layer in read_file(SHAPES_DIR / f"{suite}.txt")]
+        names = [layer.name for layer in _layers_of(suite)]
         if stem in {name.rstrip("0123456789") for name in names}:
             return f"suite {suite} has {', '.join(names)}"
     return ""
@@ -271,15 +275,11 @@ def _siblings(spec: str) -> str:
 
 def _close(spec: str, likeness: float) -> str:
     """The suite or layer whose name is most like a text, whatever its case; "" if none is."""
-    names = {_normalised(name): name for name in [*_of_suites(), *shipped(), *suites()]}
+    in_suites = [f"{suite}:{layer.name}" for suite in suites() for layer in _layers_of(suite)]
+    names = {_normalised(name): name for name in [*in_suites, *shipped(), *suites()]}
     found = difflib.get_close_matches(_normalised(spec), names, 1, likeness)
     return names[found[0]] if found else ""
 
 
 def _normalised(text: str) -> str:
     return re.sub(r"[\s:/_-]+", ":", text.lower())
-
-
-def _of_suites() -> list[str]:
-    """Each layer with its suite before it: resnet:R12."""
-    return [f"{suite}:{x.name}" for suite in suites() for x in read_file(SHAPES_DIR / f"{suite}.txt")]
