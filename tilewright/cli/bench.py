@@ -95,12 +95,9 @@ def bench(
         raise options.OptionError(f"--no-tune and {asked[0]}: give only one of them")
     kept = ResultsFile(json_file, resume)
     with kept.alone():
-        if no_tune:
-            store, runtime = opened.store(remembers=False), opened.open_device(device)
-        else:
-            store, runtime = _store_and_device(found, device, wanted)
-            if asked:
-                opened.needs_kernels(runtime, f"bench {asked[0]}")
+        store, runtime = _store_and_device(found, device, wanted, no_tune)
+        if asked:
+            opened.needs_kernels(runtime, f"bench {asked[0]}")
         bar = ProgressBar(len(found), "bench")
         session = TuningSession(runtime, store, bar, wanted, share=0.6)
         work = _work(session, _peers(peers, runtime.device), no_tune)
@@ -172,8 +169,12 @@ def _key(layer: Layer) -> tuple[str, str]:
     return layer.name, str(layer.problem)
 
 
-def _store_and_device(found: list[Layer], device: str | None, wanted: TuneOptions) -> tuple[Store, Runtime]:
-    """Open both as ``tune`` does; the error names the option that needs no writable store."""
+def _store_and_device(
+    found: list[Layer], device: str | None, wanted: TuneOptions, no_tune: bool
+) -> tuple[Store, Runtime]:
+    """Open both, to tune as ``tune`` does; the error names the option that needs no writable store."""
+    if no_tune:
+        return opened.store(remembers=False), opened.open_device(device)
     try:
         return opened.store_and_device(found, device, wanted)
     except StoreError as error:
