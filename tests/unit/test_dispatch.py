@@ -50,6 +50,14 @@ GOOD = Check(True, 1e-6, 1e-5, 0.1, True, True)
 REAL_RANKED = choices.ranked_for
 
 
+def planned(
+    problem: Problem, runtime: Any, store: Store | None = None, deterministic: bool = False,
+    families: tuple[str, ...] = (),
+) -> Any:  # fmt: skip
+    """Return the plan of a layer, a FakePlan in most tests."""
+    return dispatch.layer_plan(Request(problem, deterministic, families), runtime, store).plan
+
+
 class Tiles(FakeFamily):
     """Tiles of 1 to 9; an odd one uses atomics; 9 breaks a rule."""
 
@@ -131,7 +139,7 @@ def winner(t: int, us: float, **changes: Any) -> Record:
 def choose(
     box: Store | None = None, problem: Problem = LAYER, deterministic: bool = False
 ) -> tuple[str, str]:
-    plan = dispatch.dispatch(problem, RUNTIME, box, deterministic)
+    plan = planned(problem, RUNTIME, box, deterministic)
     return str(plan.config), plan.note
 
 
@@ -179,8 +187,8 @@ def test_an_untuned_layer_takes_the_winner_of_a_layer_alike(box: Store) -> None:
     box.add_all([winner(4, 9.0), winner(5, 5.0), winner(7, 1.0, problem=str(pooled)), record(6, 1.0)])
     note = f"untuned: a winner of a layer alike, {LAYER} (not verified); run `tilewright tune {relu}"
     assert choose(box, relu)[0] == "tiles:t=5"
-    assert dispatch.dispatch(relu, RUNTIME, box).why.note(relu) == f"{note}`"
-    assert dispatch.dispatch(relu, RUNTIME, box, True).why.note(relu) == f"{note} --deterministic`"
+    assert planned(relu, RUNTIME, box).why.note(relu) == f"{note}`"
+    assert planned(relu, RUNTIME, box, True).why.note(relu) == f"{note} --deterministic`"
     assert choose(box, relu, True)[0] == "tiles:t=4"
     FakePlan.fails = {f"tiles:t={t}": CompileError("spills") for t in (4, 5)}
     plan_cache.forget()
@@ -249,15 +257,15 @@ def test_a_winner_without_room_is_told_and_asked_for_again(
     box.add(record(4))
     FakePlan.fails = {"tiles:t=4": OutOfMemory("5 GB needed")}
     said = "the model's choice (not verified); the winner tiles:t=4 does not fit into memory now: 5 GB needed"
-    instead = dispatch.dispatch(LAYER, RUNTIME, box)
+    instead = planned(LAYER, RUNTIME, box)
     assert (str(instead.config), instead.note) == ("tiles:t=1", said)
     FakePlan.made.clear()
     for now in (100.0, 100.0 + 0.9 * plan_cache.RETRY_S):
         clock[0] = now
-        assert dispatch.dispatch(LAYER, RUNTIME, box) is instead and not FakePlan.made, "not in each call"
+        assert planned(LAYER, RUNTIME, box) is instead and not FakePlan.made, "not in each call"
     for _ in range(2):
         clock[0] += plan_cache.RETRY_S
-        assert [dispatch.dispatch(LAYER, RUNTIME, box) for _ in range(3)] == [instead] * 3
+        assert [planned(LAYER, RUNTIME, box) for _ in range(3)] == [instead] * 3
     assert FakePlan.made == ["tiles:t=4"] * 2
     FakePlan.fails = {}
     clock[0] += plan_cache.RETRY_S
@@ -268,11 +276,11 @@ def test_a_winner_without_room_is_told_and_asked_for_again(
 def test_a_winner_without_room_is_asked_for_at_once_where_plans_were_let_go(box: Store) -> None:
     box.add(record(4))
     other = Problem.parse("c1h8k8r1")
-    dispatch.dispatch(other, RUNTIME)
+    planned(other, RUNTIME)
     FakePlan.fails = {"tiles:t=4": OutOfMemory("5 GB needed")}
-    instead = dispatch.dispatch(LAYER, RUNTIME, box)
+    instead = planned(LAYER, RUNTIME, box)
     FakePlan.fails = {}
-    assert dispatch.dispatch(LAYER, RUNTIME, box) is instead
+    assert planned(LAYER, RUNTIME, box) is instead
     plan_cache.forget(other)
     assert choose(box) == ("tiles:t=4", "")
 
@@ -281,11 +289,11 @@ def test_only_a_winner_without_room_is_asked_for_again(box: Store) -> None:
     """Whatever the words of the error are."""
     box.add(record(4))
     FakePlan.fails = {"tiles:t=4": CompileError("does not fit into memory now (not verified)")}
-    instead = dispatch.dispatch(LAYER, RUNTIME, box)
+    instead = planned(LAYER, RUNTIME, box)
     said = "the winner tiles:t=4 cannot be used: does not fit into memory now (not verified)"
     assert instead.note.endswith(said)
     FakePlan.fails = {}
-    assert dispatch.dispatch(LAYER, RUNTIME, box) is instead
+    assert planned(LAYER, RUNTIME, box) is instead
 
 
 def test_a_guess_gives_way_to_a_winner_that_another_process_found(
@@ -293,12 +301,12 @@ def test_a_guess_gives_way_to_a_winner_that_another_process_found(
 ) -> None:
     clock = [100.0]
     monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    guess = dispatch.dispatch(LAYER, RUNTIME, box)
+    guess = planned(LAYER, RUNTIME, box)
     layer = dispatch.layer_plan(Request(LAYER), RUNTIME, box)
     assert layer.plan is guess
     box.add(record(4))
     clock[0] += 0.9 * plan_cache.RETRY_S
-    assert dispatch.dispatch(LAYER, RUNTIME, box) is guess, "the store is not asked in each call"
+    assert planned(LAYER, RUNTIME, box) is guess, "the store is not asked in each call"
     clock[0] += 0.2 * plan_cache.RETRY_S
     assert choose(box) == ("tiles:t=4", "")
     assert dispatch.layer_plan(Request(LAYER), RUNTIME, box) is not layer
@@ -311,22 +319,22 @@ def test_a_store_that_is_as_it_was_is_not_read_again(box: Store, monkeypatch: py
     clock, asked = [100.0], []
     monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     box.add(record(4, outcome="correctness"))
-    guess = dispatch.dispatch(LAYER, RUNTIME, box)
+    guess = planned(LAYER, RUNTIME, box)
     best = box.best
     monkeypatch.setattr(box, "best", lambda *given: asked.append(given) or best(*given))
     for changes in (0, 0, 1, 0):
         box.add_all([record(4, problem="n1c1h1w1k1r1s1-f32")] * changes)
         for _ in range(2):
             clock[0] += 0.6 * plan_cache.RETRY_S
-            assert dispatch.dispatch(LAYER, RUNTIME, box) is guess
+            assert planned(LAYER, RUNTIME, box) is guess
     assert len(asked) == 1
 
 
 def test_what_was_tuned_is_forgotten_with_all_layers_alike() -> None:
     texts = (f"{LAYER}+bias", f"{LAYER}+bias+relu", str(LAYER), f"{LAYER}+relu+maxpool2", "c1h1k1r1")
-    before = {text: dispatch.dispatch(Problem.parse(text), RUNTIME) for text in texts}
+    before = {text: planned(Problem.parse(text), RUNTIME) for text in texts}
     plan_cache.forget(Problem.parse(texts[0]), likeness)
-    kept = [text for text in texts if dispatch.dispatch(Problem.parse(text), RUNTIME) is before[text]]
+    kept = [text for text in texts if planned(Problem.parse(text), RUNTIME) is before[text]]
     assert kept == list(texts[3:])
 
 
@@ -388,29 +396,29 @@ def test_if_nothing_works_the_need_for_memory_is_told() -> None:
 
 def test_a_second_call_is_answered_from_memory(box: Store) -> None:
     box.add(record(4))
-    first = dispatch.dispatch(LAYER, RUNTIME, box)
+    first = planned(LAYER, RUNTIME, box)
     box.database.path.unlink()
-    assert dispatch.dispatch(LAYER, RUNTIME, box) is first
-    assert dispatch.dispatch(LAYER, RUNTIME, box, True) is not first
-    assert dispatch.dispatch(LAYER, RUNTIME) is not first
+    assert planned(LAYER, RUNTIME, box) is first
+    assert planned(LAYER, RUNTIME, box, True) is not first
+    assert planned(LAYER, RUNTIME) is not first
     plan_cache.forget(Problem.parse("c1h1k1r1"))
-    assert dispatch.dispatch(LAYER, RUNTIME, box) is first
+    assert planned(LAYER, RUNTIME, box) is first
     plan_cache.forget(LAYER)
-    assert dispatch.dispatch(LAYER, RUNTIME, box) is not first
+    assert planned(LAYER, RUNTIME, box) is not first
 
 
 def test_a_store_without_shipped_winners_has_plans_of_its_own(box: Store) -> None:
     box.add(record(4))
-    first = dispatch.dispatch(LAYER, RUNTIME, box)
-    assert dispatch.dispatch(LAYER, RUNTIME, Store(box.path)) is first
-    assert dispatch.dispatch(LAYER, RUNTIME, Store(box.path, shipped=False)) is not first
+    first = planned(LAYER, RUNTIME, box)
+    assert planned(LAYER, RUNTIME, Store(box.path)) is first
+    assert planned(LAYER, RUNTIME, Store(box.path, shipped=False)) is not first
 
 
 def test_a_first_use_makes_only_its_own_plan_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others' plans are cached or made meanwhile; the same one is made once."""
     slow, known, fresh = (Problem.parse(f"c{c}h8k8r1") for c in (1, 2, 3))
     began, go_on = threading.Event(), threading.Event()
-    first = dispatch.dispatch(known, RUNTIME)
+    first = planned(known, RUNTIME)
 
     def make(runtime: Any, problem: Problem, config: Config, why: Provenance = UNSAID) -> FakePlan:
         if problem == slow:
@@ -421,14 +429,14 @@ def test_a_first_use_makes_only_its_own_plan_wait(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(FakePlan, "make", make)
     with ThreadPoolExecutor(4) as pool:
-        waiting = [pool.submit(dispatch.dispatch, slow, RUNTIME) for _ in range(2)]
+        waiting = [pool.submit(planned, slow, RUNTIME) for _ in range(2)]
         try:
             assert began.wait(20)
-            assert pool.submit(dispatch.dispatch, known, RUNTIME).result(20) is first
-            assert pool.submit(dispatch.dispatch, fresh, RUNTIME).result(20) is not first
+            assert pool.submit(planned, known, RUNTIME).result(20) is first
+            assert pool.submit(planned, fresh, RUNTIME).result(20) is not first
         finally:
             go_on.set()
-        assert waiting[0].result(20) is waiting[1].result(20) is dispatch.dispatch(slow, RUNTIME)
+        assert waiting[0].result(20) is waiting[1].result(20) is planned(slow, RUNTIME)
     assert FakePlan.made.count(str(slow)) == 1
 
 
@@ -441,7 +449,7 @@ def test_a_plan_forgotten_while_it_is_made_is_made_anew(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(FakePlan, "make", make)
     with ThreadPoolExecutor(1) as pool:
-        assert dispatch.dispatch(LAYER, RUNTIME) is not dispatch.dispatch(LAYER, RUNTIME)
+        assert planned(LAYER, RUNTIME) is not planned(LAYER, RUNTIME)
 
 
 def test_a_failure_is_tried_again() -> None:
@@ -457,38 +465,38 @@ def test_a_failure_is_tried_again() -> None:
 def test_plans_are_let_go_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_cache, "MOST_PLANS", 3)
     layers = [Problem.parse(f"c{c}h8k8r1") for c in range(1, 6)]
-    plans = [dispatch.dispatch(p, RUNTIME) for p in layers]
+    plans = [planned(p, RUNTIME) for p in layers]
     assert len(plan_cache._plans) == 3
-    assert dispatch.dispatch(layers[4], RUNTIME) is plans[4]
-    assert dispatch.dispatch(layers[0], RUNTIME) is not plans[0]
+    assert planned(layers[4], RUNTIME) is plans[4]
+    assert planned(layers[0], RUNTIME) is not plans[0]
 
 
 def test_plans_are_let_go_where_their_workspaces_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 80 bytes of memory 10 may be workspaces; one that needs more stays until the next is made."""
     layers = [Problem.parse(f"c{c}h8k8r1") for c in range(1, 5)]
     other: Any = SimpleNamespace(device=DEVICE, compiler="c1", memory_bytes=lambda: 80)
-    small, elsewhere = dispatch.dispatch(LAYER, RUNTIME), []
+    small, elsewhere = planned(LAYER, RUNTIME), []
     monkeypatch.setattr(FakePlan, "needs", 5)
-    elsewhere += [dispatch.dispatch(layer, other) for layer in layers[:2]]
-    first, second = [dispatch.dispatch(layer, RUNTIME) for layer in layers[:2]]
-    assert dispatch.dispatch(layers[0], RUNTIME) is first
+    elsewhere += [planned(layer, other) for layer in layers[:2]]
+    first, second = [planned(layer, RUNTIME) for layer in layers[:2]]
+    assert planned(layers[0], RUNTIME) is first
     gone = weakref.ref(second)
     del second
-    dispatch.dispatch(layers[2], RUNTIME)
+    planned(layers[2], RUNTIME)
     assert gone() is None, "the one that was not used for the longest time"
-    assert dispatch.dispatch(layers[0], RUNTIME) is first
+    assert planned(layers[0], RUNTIME) is first
     monkeypatch.setattr(FakePlan, "needs", 50)
-    large = dispatch.dispatch(layers[3], RUNTIME)
-    assert dispatch.dispatch(layers[3], RUNTIME) is large
-    assert dispatch.dispatch(layers[0], RUNTIME) is not first
-    assert dispatch.dispatch(LAYER, RUNTIME) is small, "it has none"
-    assert [dispatch.dispatch(layer, other) for layer in layers[:2]] == elsewhere
+    large = planned(layers[3], RUNTIME)
+    assert planned(layers[3], RUNTIME) is large
+    assert planned(layers[0], RUNTIME) is not first
+    assert planned(LAYER, RUNTIME) is small, "it has none"
+    assert [planned(layer, other) for layer in layers[:2]] == elsewhere
 
 
 def test_where_there_is_no_room_the_others_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the config that wanted it is tried once more."""
     monkeypatch.setattr(FakePlan, "needs", 4)
-    before = weakref.ref(dispatch.dispatch(Problem.parse("c1h8k8r1"), RUNTIME))
+    before = weakref.ref(planned(Problem.parse("c1h8k8r1"), RUNTIME))
     tries = []
 
     def make(runtime: Any, problem: Problem, config: Config, why: Provenance = UNSAID) -> FakePlan:
@@ -503,13 +511,13 @@ def test_where_there_is_no_room_the_others_go(monkeypatch: pytest.MonkeyPatch) -
     assert plan_cache.make_room(RUNTIME) and not plan_cache.make_room(RUNTIME)
     tries.clear()
     with pytest.raises(OutOfMemory, match="5 GB"):
-        dispatch.dispatch(Problem.parse("c2h8k8r1"), RUNTIME)
+        planned(Problem.parse("c2h8k8r1"), RUNTIME)
     assert len(tries) == len(set(tries)), "there is nothing to let go of"
 
 
 @pytest.mark.parametrize("drop", [
     plan_cache.forget, lambda: plan_cache.make_room(RUNTIME),
-    lambda: dispatch.dispatch(Problem.parse("c2h8k8r1"), RUNTIME),  # one more than may be
+    lambda: planned(Problem.parse("c2h8k8r1"), RUNTIME),  # one more than may be
 ])  # fmt: skip
 def test_memory_is_freed_while_nobody_waits_for_the_lock(
     drop: Callable[[], object], monkeypatch: pytest.MonkeyPatch
@@ -517,7 +525,7 @@ def test_memory_is_freed_while_nobody_waits_for_the_lock(
     monkeypatch.setattr(FakePlan, "needs", 4)
     monkeypatch.setattr(plan_cache, "MOST_PLANS", 1)
     freed = []
-    weakref.finalize(dispatch.dispatch(LAYER, RUNTIME), lambda: freed.append(plan_cache._lock.locked()))
+    weakref.finalize(planned(LAYER, RUNTIME), lambda: freed.append(plan_cache._lock.locked()))
     drop()
     assert freed == [False]
 
@@ -670,7 +678,7 @@ def test_a_pinned_family_is_taken_however_slow(box: Store, two: None) -> None:
     box.add_all([record(4, 5.0), slab(6, 50.0)])
 
     def chosen(*families: str) -> str:
-        return str(dispatch.dispatch(LAYER, RUNTIME, box, families=families).config)
+        return str(planned(LAYER, RUNTIME, box, families=families).config)
 
     assert (chosen(), chosen("slabs"), chosen("slabs", "tiles")) == ("tiles:t=4", "slabs:t=6", "tiles:t=4")
     assert chosen("reference") == "reference:v=1"
@@ -682,12 +690,12 @@ def test_a_pinned_family_is_taken_however_slow(box: Store, two: None) -> None:
 def test_a_pinned_family_that_cannot_is_an_error_and_not_the_reference(box: Store, two: None) -> None:
     groups = Problem.parse("n1c64h56w56k128r3s3p1g2-f32")
     with pytest.raises(ProblemError, match="slabs: takes no groups"):
-        dispatch.dispatch(groups, RUNTIME, box, families=("slabs",))
+        planned(groups, RUNTIME, box, families=("slabs",))
     FakePlan.fails = {"slabs:t=2": CompileError("spills")}
     with pytest.raises(CompileError, match="spills"):
-        dispatch.dispatch(LAYER, RUNTIME, box, families=("slabs",))
+        planned(LAYER, RUNTIME, box, families=("slabs",))
     with pytest.raises(ConfigError, match="family 'slab': known are tiles, slabs, plain"):
-        dispatch.dispatch(LAYER, RUNTIME, box, families=("slab",))
+        planned(LAYER, RUNTIME, box, families=("slab",))
 
 
 def test_what_dispatch_verified_has_raced(box: Store, two: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -748,7 +756,7 @@ def test_what_fails_for_a_while_loses_no_winner(
     """The store does not change again: the winner is asked for once more all the same."""
     clock = [100.0]
     monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    guess = dispatch.dispatch(LAYER, RUNTIME, box)
+    guess = planned(LAYER, RUNTIME, box)
     box.add(record(4))
 
     def fail(*given: object, **named: object) -> None:
@@ -757,6 +765,6 @@ def test_what_fails_for_a_while_loses_no_winner(
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(*((dispatch.Plan, "make") if what == "no room" else (box, "best")), fail)
         clock[0] += 1.1 * plan_cache.RETRY_S
-        assert dispatch.dispatch(LAYER, RUNTIME, box) is guess
+        assert planned(LAYER, RUNTIME, box) is guess
     clock[0] += 1.1 * plan_cache.RETRY_S
-    assert dispatch.dispatch(LAYER, RUNTIME, box) is not guess
+    assert planned(LAYER, RUNTIME, box) is not guess

@@ -18,7 +18,7 @@ import pytest
 from tilewright.checking.inputs import normal_inputs
 from tilewright.cli import export, main
 from tilewright.device import for_architecture
-from tilewright.dispatch.dispatch import dispatch
+from tilewright.dispatch.dispatch import layer_plan
 from tilewright.dtypes import numpy_dtype
 from tilewright.export.bundle import bundle
 from tilewright.export.files import files
@@ -26,6 +26,7 @@ from tilewright.kernels.family import Config
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.tensor_map import Im2colMap, TiledMap
 from tilewright.kernels.untuned.reference import numpy_conv
+from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Runtime
 from tilewright.runtime.nvrtc import compile_cuda
@@ -325,8 +326,7 @@ def test_the_opencl_example_works(layer: str, config: str, cpu: Runtime, tmp_pat
     import pyopencl as cl
 
     if config:
-        plan = dispatch(Problem.parse(layer), cpu, None, families=[config])
-        config = str(plan.config)
+        config = str(layer_plan(Request(Problem.parse(layer), families=(config,)), cpu).config)
     exported(folder, layer, "--device", "cpu", *(["--config", config] if config else []))
     command = [compiler, *CHECKED.split(",")[:3], "-o", "example", "example.c", "-lOpenCL", "-lm"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from traceback import clear_frames
 
@@ -22,23 +21,15 @@ from tilewright.runtime.ending import Inside
 from tilewright.store import Store
 
 
-def dispatch(
-    problem: Problem,
-    runtime: Runtime,
-    store: Store | None = None,
-    deterministic: bool = False,
-    families: Sequence[str] = (),
-) -> Plan:
-    """Return the plan to run a problem with; the same one each time within a process, until it is tuned.
+def layer_plan(request: Request, runtime: Runtime, store: Store | None = None) -> LayerPlan:
+    """Return the plan to run a layer with; the same one each time within a process, until it is tuned.
 
     The first use takes seconds: other threads wait for it only if they want the same plan.
 
     Args:
-        problem: the layer.
+        request: the layer, and which kernels may run it.
         runtime: where to run it.
         store: where winners are kept; None: only the model is asked.
-        deterministic: only configs that give the same bits each time.
-        families: names of those to choose from, and then never the reference; none: all.
 
     Raises:
         ConfigError: there is no family of a name.
@@ -46,11 +37,6 @@ def dispatch(
         OutOfMemory: even the reference has no room; says how much was needed.
         CompileError: nothing compiles, the reference included.
     """
-    return layer_plan(Request(problem, deterministic, tuple(families)), runtime, store).plan
-
-
-def layer_plan(request: Request, runtime: Runtime, store: Store | None) -> LayerPlan:
-    """Return the plan that ``dispatch`` does, for callers' arrays."""
     found = entry_of((request, id(runtime), store.key if store else None))
     with Inside(), found.lock:
         if found.layer is None:

@@ -11,7 +11,7 @@ from tilewright.bench.contest import Entered, offered, true_answer
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
 from tilewright.device import Device, parse_selector
-from tilewright.dispatch.dispatch import dispatch
+from tilewright.dispatch.dispatch import layer_plan
 from tilewright.errors import CompileError, ConfigError, ProblemError, RunError, TilewrightError
 from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
@@ -20,6 +20,7 @@ from tilewright.kernels.named import find
 from tilewright.measuring.rounds import Limits, measure
 from tilewright.peers import PEERS, Peer, Setting, applicable, usual
 from tilewright.plans.plan import Plan
+from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.record import Check
 from tilewright.runtime import open_runtime
@@ -140,7 +141,7 @@ class Lab:
             names = () if step.family == "all" else (step.family,)
             if self.tune and runtime is self.runtime:
                 self.tune(problem, names)
-            plan = dispatch(problem, runtime, self.store, families=names)
+            plan = layer_plan(Request(problem, families=names), runtime, self.store).plan
             return [(plan.config, plan.note if plan.why.verified else plan.why.basis.value)]
         found = pinned(family_of(step.family), problem, runtime.device, pin)
         return [(config, "") for config in self._compiling(found, runtime, problem)]
