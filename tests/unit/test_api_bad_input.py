@@ -337,7 +337,7 @@ WRONG: dict[str, tuple[Callable[[], object], type[TilewrightError], str]] = {
     "plan config value": (
         lambda: tw.plan("c1h1k1r1", "numpy", config="reference:v=2"),
         ConfigError,
-        "v=2 must be one of 1",
+        "v=2 must be 1",
     ),
     "tune text": (lambda: tw.tune("resnet50"), ProblemError, "'resnet50'"),
     "tune type": (lambda: tw.tune(None), ProblemError, "problem: None was given"),

@@ -161,7 +161,8 @@ class Family(ABC):
         for name, value in config.items:
             if value not in params[name].values:
                 allowed = ", ".join(map(str, params[name].values))
-                raise ConfigError(f"config {config}: {name}={value} must be one of {allowed}")
+                must = "one of " * (len(params[name].values) > 1) + allowed
+                raise ConfigError(f"config {config}: {name}={value} must be {must}")
         inner = self.inner(problem, device)
         known: dict[str, Any] = {**config.values, "problem": inner, "device": device}
         for rule in self.rules(device):
