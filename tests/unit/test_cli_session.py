@@ -364,6 +364,12 @@ def test_bench_goes_on_from_its_file_and_adds_layers(
     assert main([*(part if part != "none" else "all" for part in bench), "--resume", B]) == 2
     assert "measured with no peers, this is with peers onednn and onnxruntime" in capsys.readouterr().err
     assert json.loads(file.read_text()) == first
+    limits = first["protocol"]["limits"] | {"max_rounds": 3, "relative": 0.5}
+    file.write_text(json.dumps(first | {"protocol": first["protocol"] | {"limits": limits}}))
+    assert main([*bench, "--resume", B]) == 2  # no option would help
+    now = "limits max_rounds 200, relative 0.01"
+    told = f"with limits max_rounds 3, relative 0.5, this is with {now}; name another file"
+    assert told in capsys.readouterr().err
     assert main([*bench[:-2], "--resume", A]) == 2
     assert "give --json FILE too" in capsys.readouterr().err
 

@@ -18,6 +18,7 @@ from tilewright.errors import ProblemError, StoreError, shortened
 from tilewright.fields import Fields, read_document
 from tilewright.problem import Problem
 
+_NO_OPTION = {"cold", "warm", "inputs", "limits"}  # of a protocol: only another version has others
 _ERRORS = ("max_error", "error_bound", "worst")  # of any size, since answers may be large, or wrong
 
 
@@ -96,11 +97,21 @@ def earlier_results(file: Path | None, device: str, protocol: Mapping[str, Any])
             f"--resume: {file} was measured on {there}, this is {device}; name another file after --json"
         )
     if other := [name for name, now in protocol.items() if found.protocol.get(name, now) != now]:
-        ways = found.protocol, protocol
-        was, now = (", ".join(_told(name, way.get(name)) for name in other) for way in ways)
-        fix = "give the same options, or name another file after --json"
+        pairs = [(name, *_unlike(found.protocol[name], protocol[name])) for name in other]
+        was, now = (", ".join(_told(pair[0], pair[which]) for pair in pairs) for which in (1, 2))
+        same = "" if _NO_OPTION & set(other) else "give the same options, or "
+        fix = f"{same}name another file after --json"
         raise StoreError(f"--resume: {file} was measured with {was}, this is with {now}; {fix}")
     return found
+
+
+def _unlike(was: object, now: object) -> tuple[object, object]:
+    """Return what differs between two values of a protocol: of sections only these entries, as text."""
+    if not (isinstance(was, dict) and isinstance(now, dict)):
+        return was, now
+    names = [name for name in {**now, **was} if was.get(name) != now.get(name)]
+    old, new = (", ".join(f"{name} {way.get(name, 'not set')}" for name in names) for way in (was, now))
+    return old, new
 
 
 def _told(name: str, value: object) -> str:
