@@ -328,6 +328,22 @@ def test_a_benchmark_that_is_stopped_says_how_to_keep_its_layers(
     assert f"stopped: 1 of 2 layers done; all trials so far are kept; {way_on}\n" in capsys.readouterr().err
 
 
+def test_a_benchmark_that_is_stopped_before_it_saves_a_layer_leaves_the_earlier_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --resume the earlier layers would count as done, and none would be measured again."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "o.json"
+    bench = ["bench", "--device", "numpy", "--peers", "none", "--no-tune", "--json", str(file), A]
+    assert main(bench) == 0
+    before = file.read_text()
+    monkeypatch.setattr(Bench, "row", lambda self, layer: raises(KeyboardInterrupt())())
+    assert main(bench) == 130
+    said = f"{file} is unchanged, as an earlier run left it; run the same command again\n"
+    assert said in capsys.readouterr().err
+    assert file.read_text() == before
+
+
 def test_bench_goes_on_from_its_file_and_adds_layers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

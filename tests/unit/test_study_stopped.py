@@ -121,6 +121,20 @@ def test_a_stopped_study_writes_every_layer_that_is_done(
         assert ("not measured yet: B" in files[kind].read_text()) == any(left)
 
 
+def test_a_study_that_is_stopped_before_it_saves_a_layer_leaves_the_earlier_file(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be of another study, which --resume refuses; or complete, and nothing would be measured."""
+    (file := tmp_path / "x.json").write_text("earlier")
+    for stop, said in (
+        ("steps: A", f"{file} is unchanged, as an earlier run left it; run the same command again"),
+        ("steps: B", "the same command with --resume continues"),
+    ):
+        assert run(monkeypatch, "--json", str(file), stop=stop) == 130
+        assert f"{said}\n" in capsys.readouterr().err
+        assert (file.read_text() == "earlier") == (stop == "steps: A")
+
+
 def test_a_stopped_study_without_a_file_says_that_it_keeps_nothing(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,7 +106,7 @@ def bench(
         opened.calibrate(runtime)
         foretell(found, runtime)
         bench_run = _BenchRun(work, found, before)
-        report = partial(_report, bench_run, files, kept.way_on, all_families)
+        report = partial(_report, bench_run, files, kept, all_families)
         with bar, session.children, stopping.until_stopped(report) as stop:
             bench_run.measure_all(bar, kept)
         report()
@@ -220,14 +220,14 @@ def _peers(names: str | None, device: Device) -> tuple[Peer, ...]:
 
 
 def _report(
-    bench_run: _BenchRun, files: Mapping[str, Path | None], way_on: str, all_families: bool
+    bench_run: _BenchRun, files: Mapping[str, Path | None], kept: ResultsFile, all_families: bool
 ) -> None:
     """Report the rows so far, and say how many layers have none."""
     if bench_run.rows:
         _write(bench_run.document(), files, all_families)
     if bench_run.left:
         everything = len(bench_run.layers)
-        remark(stopping.layers_done(everything - len(bench_run.left), everything) + way_on)
+        remark(stopping.layers_done(everything - len(bench_run.left), everything) + kept.way_on)
 
 
 def _write(document: dict[str, Any], files: Mapping[str, Path | None], all_families: bool) -> None:

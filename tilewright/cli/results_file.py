@@ -26,14 +26,21 @@ class ResultsFile:
         saves = given is not None and not outputs.is_stdout(given) and not outputs.is_endless(given)
         self._path = given if saves else None
         self.source = self._path if resume else None
+        self._ours = resume  # whether what the file holds is of this command
         if resume and not saves:
             raise OptionError("--resume: continues the file given by --json; give --json FILE too")
 
     @property
     def way_on(self) -> str:
-        """How to go on after a stopped run: its layers are kept only if the results went to a file."""
+        """How to go on after a stopped run: its layers are kept only if the results went to a file.
+
+        A file of an earlier run, to which this one came to write nothing, is not to be continued: its layers
+        would count as done.
+        """
         if self._path is None:
             return "; run the same command again, with --json FILE to keep the layers that are done"
+        if not self._ours and self._path.exists():
+            return f"; {self._path} is unchanged, as an earlier run left it; run the same command again"
         return "; the same command with --resume continues"
 
     @contextmanager
@@ -70,4 +77,5 @@ class ResultsFile:
                 outputs.write(self._path, outputs.as_json(document), "--json")
             except OptionError as error:
                 return str(error)
+            self._ours = True
         return ""

@@ -103,7 +103,7 @@ def study(
         if so_far.before:
             remark(f"{kept.source}: {so_far.left() or 'all parts asked for are done'}")
 
-        report = partial(_report, so_far, lab, files, kept.way_on, quiet)
+        report = partial(_report, so_far, lab, files, kept, quiet)
         with children, stopping.until_stopped(report) as stop:
             for done in so_far.done:
                 _print(done, so_far, quiet)
@@ -117,7 +117,7 @@ def study(
 
 
 def _report(
-    so_far: StudyRun, lab: Lab, files: Mapping[str, Path | None], way_on: str, quiet: bool
+    so_far: StudyRun, lab: Lab, files: Mapping[str, Path | None], kept: ResultsFile, quiet: bool
 ) -> None:
     """Print the parts that were begun, write the requested files, and say what is left."""
     for begun in so_far.parts:
@@ -126,7 +126,7 @@ def _report(
     if so_far.parts:
         _write(so_far.result(lab), files, quiet)
     if left := so_far.left():
-        remark(f"stopped: {left}{way_on}")
+        remark(f"stopped: {left}{kept.way_on}")
 
 
 def _print(part: PartResult, so_far: StudyRun, quiet: bool) -> None:
