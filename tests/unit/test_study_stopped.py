@@ -135,6 +135,12 @@ def test_a_study_that_is_stopped_before_it_saves_a_layer_leaves_the_earlier_file
         assert (file.read_text() == "earlier") == (stop == "steps: A")
 
 
+def test_a_layer_of_steps_says_when_they_are_timed(runtime: Runtime) -> None:
+    said: list[str] = []
+    next(study_run.run_part(STUDY.parts[0], replace(lab(runtime), say=said.append)))
+    assert said[-1] == "steps: A, timing 1 step"  # the other has no kernel
+
+
 def test_a_stopped_study_without_a_file_says_that_it_keeps_nothing(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

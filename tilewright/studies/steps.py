@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilewright.errors import TilewrightError
+from tilewright.errors import TilewrightError, count
 from tilewright.floor import floor_us
 from tilewright.measuring.rounds import measure
 from tilewright.peers import release
@@ -66,6 +66,8 @@ def _on_layer(part: Steps, layer: StudyLayer, lab: Lab) -> list[Row]:
             entries[step.name] = lab.enter(step, layer)
         except TilewrightError as error:
             row["reason"] = str(error)
+    if entries:
+        lab.say(f"{part.title}: {layer.name}, timing {count(len(entries), 'step')}")
     for name, figure in _times(entries, lab).items():
         row = next(row for row in rows if row["step"] == name)
         row |= _measured(entries[name], figure) | (_modelled(entries[name]) if part.model else {})
