@@ -80,7 +80,7 @@ def meets_image(pr: Problem, rows: int) -> bool:
 
     def begin(p: int) -> int:
         first = (p * pr.stride[0] - pr.pad[0]) * pr.w - pr.pad[2]
-        return first - first % each(pr)
+        return first - first % in_chunk(pr)
 
     last = (ceil_div(pr.p, rows) - 1) * rows
     return begin(0) + pitch(pr, rows) // DTYPE_BYTES[pr.dtype] > 0 and begin(last) < pr.h * pr.w
