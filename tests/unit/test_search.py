@@ -459,6 +459,14 @@ def test_who_promises_most_at_a_peek_looks_first() -> None:
     assert proposals.looked and early == [["fast"] * 2, [], []]
 
 
+def test_families_that_promise_nearly_as_much_have_a_share_of_what_is_compiled_first() -> None:
+    """The model may be wrong about which is the fastest."""
+    strategies = {name: Promising(name, us) for name, us in (("slow", 20.0), ("fast", 12.0), ("odd", 10.0))}
+    proposals = Proposals(strategies, lambda config: True)
+    early = [[config.family for config in proposals.look(8)] for _ in strategies]
+    assert early == [["odd"] * 8, ["fast"] * 4, []]  # 8 (10 / 12) ** 4, 8 (10 / 20) ** 4
+
+
 def test_a_peek_is_the_beginning_of_a_glance() -> None:
     peeked, glanced = (
         ranking.ModelRanking(Space(Direct(), LAYER, DEVICE), random.Random(0)) for _ in range(2)

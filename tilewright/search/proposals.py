@@ -179,19 +179,20 @@ class Proposals:
         return all(racer.looked for racer in self._racers)
 
     def look(self, count: int) -> list[Config]:
-        """Let the next strategy evaluate its first configs; if they are the fastest so far, return some.
+        """Let the next strategy evaluate its first configs; return some, the fewer the less it promises.
 
         The most promising families come first: others need not look closely then.
 
         Args:
-            count: how many at most.
+            count: how many at most, of one that promises as much as any before.
         """
         racer = next(racer for racer in self._by_promise if not racer.looked)
         racer.look(self._promised_us)
-        if racer.best_us >= self._promised_us:
+        self._promised_us = min(self._promised_us, racer.best_us)
+        if racer.best_us == math.inf:
             return []
-        self._promised_us = racer.best_us
-        return self._new(racer, racer.strategy.preview(count)) if count else []
+        share = round(count * (self._promised_us / racer.best_us) ** LAGGING)
+        return self._new(racer, racer.strategy.preview(share)) if share else []
 
     @cached_property
     def _by_promise(self) -> list[_Racer]:
