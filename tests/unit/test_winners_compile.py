@@ -183,7 +183,7 @@ def compiles(problem: Problem, config: Config, turn: int) -> None:
             kind.check(problem, device, config)
         except ConfigError as error:
             rule = re.search(r"breaks rule '(\w+)': \w+", str(error))
-            no_cluster = device.max_cluster == 1 and re.search(r": sc=\d+ must be one of 1$", str(error))
+            no_cluster = device.max_cluster == 1 and re.search(r": sc=\d+ must be 1$", str(error))
             assert no_cluster or (rule and rule[1] in of_device), error
             continue
         taken.append(arch)
