@@ -167,6 +167,7 @@ def test_unknown_spec(spec: str, says: str) -> None:
         (b"\xff\xfe\x00", "not a text file"),
         (b"A\0 n1c8h5w5k4r3s3", "not a text file"),
         (b"#" * (shapes.MAX_FILE_BYTES + 1), "not a list of layers"),
+        (b'{\n "rows": []\n}', "JSON, as results are; expected lines of 'NAME problem-string'"),
     ],
 )
 def test_bad_file(tmp_path: Path, data: bytes, says: str) -> None:
@@ -174,6 +175,13 @@ def test_bad_file(tmp_path: Path, data: bytes, says: str) -> None:
     file.write_bytes(data)
     with pytest.raises(ProblemError, match=says):
         shapes.load([str(file)])
+
+
+def test_a_folder_is_no_list_of_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "audios").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ProblemError, match="'audios': .*it is a folder: name a file in it"):
+        shapes.load(["audios"])
 
 
 def test_names_of_files_and_of_their_layers_may_have_colons(tmp_path: Path) -> None:

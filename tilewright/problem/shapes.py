@@ -218,6 +218,8 @@ def _text(path: Path) -> str:
         text = "\0"
     if "\0" in text:
         raise ProblemError(f"shape file {path}: not a text file; expected lines of {_LINE}")
+    if text.lstrip().startswith("{"):
+        raise ProblemError(f"shape file {path}: JSON, as results are; expected lines of {_LINE}")
     return text
 
 
@@ -246,6 +248,8 @@ def _unknown(spec: str) -> ProblemError:
     close = _close(spec, 1.0) or lower
     if "," in spec:
         hint = "separate layers with spaces, not commas"
+    elif spec and "\0" not in spec and Path(spec).is_dir():
+        hint = "it is a folder: name a file in it"
     elif known := _known_head(spec):
         hint = f"{known} is known; a dtype or layout for it is given by --dtype and --layout"
     elif siblings := "" if close else _siblings(spec):
