@@ -97,6 +97,11 @@ CASES = (
     ("n1c6h8w300k16r1s1-f32", "narrow", NARROW | dict(th=1, depth=1, bw=96, split=2, warps=12, mb=1)),
     ("n2c40h7w17k3r7s7p3-f16-nhwc+bias+relu", "kn2row", KN2ROW | dict(tw=10)),  # rows summed
     ("n1c20h9w18k5r7s5p3-bf16", "kn2row", KN2ROW | dict(vx=2, tw=10, rb=4, pt=2, f=0)),
+    ("n2c3h9w13k20r3s3p1-f16+bias+add", "stem", STEM | dict(pt=4, wm=1, mb=4)),  # rows of no whole runs
+    ("n1c3h9w14k20r3s3p1-bf16+relu", "stem", STEM | dict(pt=4, tw=14, wm=1, mb=4)),  # of pairs
+    ("n1c3h9w13k20r3s3p1-tf32", "stem", STEM | dict(pt=2)),
+    ("n1c3h8w14k24r3s3p1-f16+maxpool2", "stem", STEM | dict(pt=4, tw=14, wm=1, mb=4)),  # of single windows
+    ("n1c3h7w9k30r3s3p1-f16-nhwc+bias", "stem", STEM | dict(kt=4)),  # pixels of pairs of channels
 )  # fmt: skip
 
 # A line of a kernel, what it becomes, and the case that must see it.

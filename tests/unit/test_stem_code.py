@@ -187,3 +187,30 @@ def test_requantised_sums_are_rounded_and_packed_by_conversions(own_cache: None,
     loop = main_loop(KIND.blueprint(problem, H100, config), "sm_90", tmp_path, "IMMA")
     assert sum("F2IP" in line for line in loop) == 8  # two outputs each
     assert not any("F2I." in line or "LDG" in line for line in loop)
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "run", "vector"),
+    (
+        ("n1c3h32w32k32r3s3p1-f16", dict(pt=4, tw=8), 8, 1),
+        ("n1c1h28w28k32r3s3-f16", dict(pt=4, tw=26), 2, 1),  # rows of 13 pairs
+        ("n1c1h28w28k32r3s3-f16", dict(pt=4, tw=16), 2, 1),
+        ("n1c3h227w227k96r11s11u4-f16", dict(pt=4, tw=8), 2, 0),  # of 55 pixels
+        ("n1c1h28w28k32r3s3-f16+maxpool2", dict(pt=4, th=4, tw=26), 1, 1),  # 13 windows, which a thread has
+        ("n1c3h32w32k36r3s3p1-f16-nhwc", dict(kt=4), 4, 1),
+        ("n1c3h32w32k33r3s3p1-f16-nhwc", dict(kt=4), 2, 0),
+    ),
+)
+def test_lines_of_no_whole_runs_are_stored_by_shorter_ones(
+    text: str, change: dict[str, int], run: int, vector: int
+) -> None:
+    problem, config = Problem.parse(text), Config.make("stem", BASE | dict(tw=16) | change)
+    defines = dict(KIND.blueprint(problem, H100, config).defines)
+    assert (defines["RUN_OUT"], defines["Y_VECTOR"]) == (run, vector)
+
+
+def test_the_model_counts_the_sectors_of_shorter_runs() -> None:
+    config = Config.make("stem", BASE | dict(kt=2, pt=4, th=8, tw=16))
+    pairs, eights = (Problem.parse(f"n1c3h{w}w{w}k32r3s3-f16") for w in (28, 34))  # 26 columns, 32
+    sectors = [KIND.work(problem, H100, config).store_sectors for problem in (pairs, eights)]
+    assert sectors[0] == 2 * sectors[1]  # four lanes have half of one, or two

@@ -16,7 +16,18 @@ from tilewright.kernels.limits import (
 from tilewright.kernels.products import in_word
 from tilewright.kernels.requant import requant_defines
 from tilewright.kernels.split_k import POOL_PARAM, may_combine
-from tilewright.kernels.stem.tile import Runs, StemTiling, loads, piece, registers, runs_of, staged, tiling_of
+from tilewright.kernels.stem.tile import (
+    Runs,
+    StemTiling,
+    line_of,
+    loads,
+    meets,
+    piece,
+    registers,
+    runs_of,
+    staged,
+    tiling_of,
+)
 from tilewright.kernels.stem.work import work_of
 from tilewright.kernels.tile import View, image_defines, layer_defines, row_threads, up_to, windows
 from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_defines, whole_sums
@@ -142,10 +153,8 @@ RULES = (
 
 def _defines(pr: Problem, tiling: StemTiling, runs: Runs, cf: Values, aligned: bool) -> Values:
     view, nhwc = View.unflattened(pr), pr.layout_out == "nhwc"
-    meets = tiling.sum_pitch > 0
     unit = 4 if nhwc else 1  # outputs that a thread stores at once after combining
-    run, side = unit if meets else tiling.run, 2 if tiling.held else 1
-    whole = pr.k % run == 0 if nhwc else meets or cf["tw"] // side % run == pr.q // side % run == 0
+    whole = line_of(pr, cf) % (unit if meets(pr, cf) else tiling.run) == 0
     more = requant_defines(pr)
     return more | dict(
         **input_defines(pr, tiling.shared_bytes),

@@ -172,11 +172,28 @@ def held(pr: Problem, cf: Values) -> bool:
 
 
 def outputs(pr: Problem, cf: Values) -> int:
-    """Contiguous outputs of a thread: channels of alternating pieces, in nchw pixels or windows."""
-    most = STORE // DTYPE_BYTES[pr.dtype_out]
+    """Contiguous outputs of a thread (RUN_OUT): channels of alternating pieces, in nchw pixels or windows.
+
+    No more than a line has whole runs of: else they are stored one by one, each far from its neighbours', and
+    a warp writes to a sector again and again.
+    """
+    most, nhwc = STORE // DTYPE_BYTES[pr.dtype_out], pr.layout_out == "nhwc"
+    least = 1 if held(pr, cf) and not nhwc else 2  # a window, or two neighbours of a product
+    run = least * math.gcd(cf["kt"] if nhwc else cf["pt"] * least // 2, most // least)
+    return run if meets(pr, cf) else max(least, math.gcd(run, line_of(pr, cf)))
+
+
+def line_of(pr: Problem, cf: Values) -> int:
+    """Outputs such that a run of y, if their number is a multiple of its own, is stored at once."""
     if pr.layout_out == "nhwc":
-        return 2 * math.gcd(cf["kt"], most // 2)
-    return math.gcd(cf["pt"] // 2, most) if held(pr, cf) else 2 * math.gcd(cf["pt"], most // 2)
+        return pr.k
+    side = 2 if held(pr, cf) else 1
+    return math.gcd(cf["tw"] // side, pr.q // side)
+
+
+def meets(pr: Problem, cf: Values) -> bool:
+    """Whether the sums of a pool's window meet in shared memory."""
+    return pools(pr, cf["combine"]) and not held(pr, cf)
 
 
 def staged(pr: Problem, cf: Values, runs: Runs) -> Staged:
@@ -202,8 +219,7 @@ def tiling_of(pr: Problem, cf: Values) -> StemTiling:
     w_bytes = 128 * runs.steps(pr) * w_registers(pr) * cf["kt"] * cf["wn"]
     pixels_of_tile, nhwc = cf["th"] * cf["tw"], pr.layout_out == "nhwc"
     # Whole runs, and four words more so that the next row lies in other banks.
-    meets = pools(pr, combine) and not held(pr, cf)
-    sum_pitch = (kb if nhwc else round_up(pixels_of_tile, LONGEST)) + 4 if meets else 0
+    sum_pitch = (kb if nhwc else round_up(pixels_of_tile, LONGEST)) + 4 if meets(pr, cf) else 0
     sums_bytes = 4 * sum_pitch * (pixels_of_tile if nhwc else kb)
     return StemTiling(
         image=image, kb=kb, k_tiles=k_tiles, p_tiles=p_tiles, q_tiles=q_tiles,

@@ -8,7 +8,16 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION, WORD
 from tilewright.kernels.split_k import ALONE, alone, left_bytes, stored_bytes
-from tilewright.kernels.stem.tile import loads, piece, registers, runs_of, tiling_of, w_registers
+from tilewright.kernels.stem.tile import (
+    line_of,
+    loads,
+    meets,
+    piece,
+    registers,
+    runs_of,
+    tiling_of,
+    w_registers,
+)
 from tilewright.kernels.tile import windows
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -40,7 +49,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     together = resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"])
     filled = (x_bytes + tiling.w_bytes) * min(together, ceil_div(tiling.blocks, device.units))
     cached = min(pr.y_bytes, device.l2_bytes)  # bytes of y; the rest must go to memory meanwhile
-    stored = tiling.run * out_bytes  # bytes that a thread stores at once
+    whole = meets(pr, cf) or line_of(pr, cf) % tiling.run == 0
+    stored = (tiling.run if whole else 1) * out_bytes  # bytes that a thread stores at once
     sectors = ALONE if alone(pr, out_bytes) else STORED * out_bytes / min(32, 4 * stored)  # of an output
     return GpuWork(
         blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),
