@@ -13,7 +13,7 @@ _PACKAGE = os.path.dirname(__file__) + os.sep
 _BETWEEN = contextlib.contextmanager.__code__.co_filename  # calls decorated functions, in its own frames
 
 # "error:", "error #20-D:", "ptxas error   :"; not "NVRTC_ERROR_COMPILATION:", which has no details.
-_TELLS_ERROR = re.compile(r"\berror\b[^:]*:")
+_TELLS_ERROR = re.compile(r"\b(error|fatal)\b[^:]*:")
 
 
 def how_to_get(extra: str) -> str:

@@ -16,7 +16,7 @@ from tilewright.device import for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
-from tilewright.kernels.shifted.tile import channels, patch, pitch, wide
+from tilewright.kernels.shifted.tile import Shape, channels
 from tilewright.plans.plan import Plan
 from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.runtime.base import Runtime
@@ -26,7 +26,7 @@ __all__ = ["runtime"]  # a fixture
 
 KIND = family_of("shifted")
 H100 = for_architecture("sm_90")
-BASE = dict(rows=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2)
+BASE = dict(rows=1, parts=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, cm=1, xs=1, stages=2)
 LAYERS = (
     ("n2c72h10w12k40r3s3p1-f16+bias+add0.5+relu", dict(rows=4)),  # the last tile has fewer rows
     ("n1c136h9w8k70r3s3p1-bf16", dict(rows=9, bn=64, chunks=8, xs=2, stages=3)),  # channels past the last
@@ -42,7 +42,14 @@ LAYERS = (
     ("n2c20h4w28k36r1s7p0x3-tf32+add", dict(rows=4, sc=2)),
     ("n1c64h16w16k64r1s1u2-f16+bias", dict(rows=8, bn=64, chunks=8)),  # a stride alone
     ("n1c130h4w8k130r3s3p1-f16", dict(rows=4, bn=128, chunks=8, xs=3, sc=8)),
-    ("n1c16h4w250k32r3s3p1-f16", dict(rows=1)),  # as wide as a row may be
+    ("n1c16h4w250k32r3s3p1-f16", dict(rows=1)),  # as wide as a whole row may be
+    ("n2c36h1w400k40r1s3p0x1u1x2-f16+bias", dict(parts=4, xs=2)),  # 200 outputs by 56
+    ("n1c40h3w130k33r3s3p1-bf16+add", dict(parts=3, cm=2)),  # 130 by 48; 9 tiles by two blocks
+    ("n2c20h1w300k36r1s5p0x2-tf32+bias", dict(parts=5, cm=4, sc=2)),  # 300 by 64
+    ("n1c72h10w12k72r3s3p1-f16", dict(rows=4, cm=2)),  # three tiles by two blocks: one has no image
+    ("n3c40h6w12k33r3s3p1-tf32+bias", dict(rows=6, ni=2, cm=2, sets=1)),
+    ("n1c40h16w16k250r3s3p1-f16+bias", dict(rows=8, bn=256, cm=2)),  # registers are handed on
+    ("n1c24h16w16k130r3s3p1-f16+bias", dict(rows=16, bn=128, sets=1, stages=3)),
 )
 
 
@@ -104,14 +111,15 @@ def test_lanes_that_read_at_once_are_in_different_banks(text: str) -> None:
     """Of four lanes, two channels apart each or one of tf32, none meets another's eight pixels."""
     problem, size = Problem.parse(text), DTYPE_BYTES[Problem.parse(text).dtype]
     for rows in range(1, problem.p + 1):
-        found = pitch(problem, rows)
-        assert found >= patch(problem, rows) * size and found % 16 == 0
+        shape = Shape(problem, rows, problem.q, 1)
+        found = shape.pitch
+        assert found >= shape.patch * size and found % 16 == 0
         assert {t * (4 // size) * found % 128 for t in range(4)} == {0, 32, 64, 96}
 
 
 def test_pairs_of_pixels_and_pieces_of_channels() -> None:
-    assert wide(Problem.parse("n1c8h8w14k8r3s3p1u2-f16")) == 8  # 7 outputs of a row
-    assert wide(Problem.parse("n1c8h8w14k8r3s3p1u2-tf32")) == 7
+    assert Shape(Problem.parse("n1c8h8w14k8r3s3p1u2-f16"), 1, 7, 1).wide == 8  # 7 outputs of a row
+    assert Shape(Problem.parse("n1c8h8w14k8r3s3p1u2-tf32"), 1, 7, 1).wide == 7
     assert channels(Problem.parse("n1c8h8w8k8r3s3p1-f16"), 4) == 32
     assert channels(Problem.parse("n1c8h8w8k8r3s3p1-tf32"), 8) == 32
 
@@ -127,7 +135,6 @@ def test_pairs_of_pixels_and_pieces_of_channels() -> None:
         ("n1c64h14w14k64r3s3p1-f16", "multiples of 16 bytes"),
         ("n1c64h7w7k64r3s3p1-tf32", "multiples of 16 bytes"),
         ("n1c64h8w7k64r3s3p1-f16", "an even number"),
-        ("n1c64h8w320k64r3s3p1-f16", "256 pixels"),
         ("n1c64h32w32k64r17s1p8x0-f16", "15 at most"),
         ("n1c3h224w224k768r14s14u14-f16", "no room"),
         ("n1c16h8w8k9r3s3p24-tf32", "padding alone"),

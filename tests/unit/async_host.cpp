@@ -13,6 +13,7 @@ static jmp_buf chooser;
 static std::map<shared_t, Bar> bars;
 static std::map<std::pair<int, int>, Bar> named;  // by block and number
 static std::vector<std::function<bool()>> under_way;
+static std::map<int, int> handed_on;   // registers that no thread has, by block
 static std::map<int, size_t> arrived;  // how many threads at their cluster, by phase
 
 void give_up() {
@@ -78,6 +79,13 @@ void meet(int number, int count, bool waits) {
     bar.pending--, turn(bar);
     if (waits) wait_until([&bar, phase] { return bar.phase != phase; });
     else linger();
+}
+void have_registers(int count, int began) {
+    if (!me->registers) me->registers = began;
+    const int more = count - me->registers, block = me->block;
+    wait_until([=] { return handed_on[block] >= more; });
+    handed_on[block] -= more, me->registers = count;
+    linger();
 }
 void cluster_arrive() {
     CHECK(me->arrived == me->waited, "arrives at its cluster twice");
@@ -156,7 +164,7 @@ static void end_some(bool all_wait) {
         if (pace.products != AT_LAST && f.groups.size() && happens(pace.products)) end_oldest(f);
 }
 void run_cluster(Shape of, int first) {
-    bars.clear(), named.clear(), under_way.clear(), arrived.clear();
+    bars.clear(), named.clear(), under_way.clear(), arrived.clear(), handed_on.clear();
     shape = of, first_block = first, alive.assign(of.blocks, 1);
     fibers = std::vector<Fiber>(of.blocks * of.threads);
     for (size_t i = 0; i < fibers.size(); i++) {

@@ -58,6 +58,7 @@ struct Product {
 };
 struct Fiber {
     int block, thread, arrived, waited, copies;  // the last: under way
+    int registers;                               // 0: as it began
     bool done;
     double slow;
     std::vector<Product> open;                 // not committed
@@ -109,6 +110,7 @@ void bar_expect(shared_t at, int bytes);
 void bar_after_copies(shared_t at);
 void meet(int number, int count, bool waits);  // of a block's named barriers
 inline void meet_warp() { meet(100 + me->thread / 32, 32, true); }
+void have_registers(int count, int began);  // hand some on, or wait until others have
 void cluster_arrive();
 void cluster_wait();
 

@@ -10,8 +10,8 @@ static void join_sums(acc_t *, int *) {}
 static void write_sums(shared_t, const acc_t *, int, int) {}
 static void move_sums(acc_t *, int, int) {}
 static void move_home(acc_t *, int, int) {}
-#define FEWER_REGISTERS(count)
-#define MORE_REGISTERS(count)
+#define FEWER_REGISTERS(count) have_registers(count, REGS_ALL)
+#define MORE_REGISTERS(count) have_registers(count, REGS_ALL)
 #if SLID
 typedef struct {
 } Edges;

@@ -22,6 +22,8 @@ typedef long offset_t;
 #define CLUSTER_BARRIER() (cluster_arrive(), cluster_wait())
 #define CLUSTER_READ() cluster_arrive()
 #define CLUSTER_LEAVE() cluster_wait()
+#define FEWER_REGISTERS(count) have_registers(count, REGS_ALL)
+#define MORE_REGISTERS(count) have_registers(count, REGS_ALL)
 static float larger(float a, float b) { return a > b || a != a ? a : b; }
 static float bits_float(unsigned bits) {
     float v;
@@ -103,6 +105,10 @@ static void copy_bulk(shared_t to, const void *from, int bytes, shared_t bar) {
     CHECK(known && is_whole(from, to, bytes), "a copy of %d bytes to %d", bytes, place_of(to));
     CHECK(is_seen(to, bytes), "a copy to what is not seen by copies yet");
     copy(to, bytes, bar, [=] { memcpy(memory + to, from, bytes); });
+}
+static void copy_bulk_to(shared_t to, const void *from, int bytes, shared_t bar, unsigned blocks) {
+    for (int rank = 0; rank < CLUSTER; rank++)
+        if (blocks >> rank & 1) copy_bulk(of_block(to, rank), from, bytes, of_block(bar, rank));
 }
 static acc_t load_of_block(shared_t from) {
     CHECK(alive[block_of(from)], "block %d is gone", block_of(from));

@@ -22,9 +22,14 @@ static acc_t right_sum(int n, int k, int px) {
     }
     return sum;
 }
+static bool within(int at, int first, int count) { return at >= first && at < first + count; }
 static bool made(int n, int k, int px) {
-    const Block b = find_block(first_block);
-    return n >= b.n0 && n < b.n0 + b.images && k >= b.k0 && k < b.k0 + b.channels && px / Q >= b.p0 &&
-           px / Q < b.p0 + b.rows;
+    for (int rank = 0; rank < CLUSTER; rank++) {
+        const Block b = find_block(first_block + rank);
+        if (within(n, b.n0, b.images) && within(k, b.k0, b.channels) && within(px / Q, b.p0, b.rows) &&
+            within(px % Q, b.q0, b.columns))
+            return true;
+    }
+    return false;
 }
 #include "numbers_host_main.h"

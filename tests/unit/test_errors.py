@@ -22,6 +22,7 @@ POCL = "clBuildProgram failed: BUILD_PROGRAM\n\nBuild on x:\n\nx.cl:1:39: error:
         (NVRTC, 'x.cu(1): error: identifier "a" is undefined'),
         (POCL, "x.cl:1:39: error: no such a"),
         ("info\nptxas error   : too much shared data", "ptxas error   : too much shared data"),
+        ("5: NVRTC_ERROR_X, log:\n\nptxas fatal   : (C7602) too few", "ptxas fatal   : (C7602) too few"),
         ("info\nx.cu(2): error #20-D: no such a", "x.cu(2): error #20-D: no such a"),
         ("\n 7: NVRTC_ERROR_INVALID: 3 \nmore", "7: NVRTC_ERROR_INVALID: 3"),
         ("clX failed: Y - clX failed: Y - clX failed: Y\n\nBuild on x:", "clX failed: Y"),

@@ -64,6 +64,8 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "sums of columns, filters come to two": (
         "n2c64h8w32k64r3s3p1-f16", SLID | dict(bn=32, chunks=4, cm=2, sc=2, xs=1)),
     "sums of columns, blocks stay": ("n9c64h64w64k128r3s3p1-f16", SLID | dict(bn=128, chunks=4, stages=2)),
+    "sums of columns, a step each": (
+        "n1c64h8w32k64r1s3p0x1-f16", SLID | dict(bn=32, chunks=4, stages=2, sc=2, xs=1)),
     "gathered": ("n1c4h14w14k64r3s3p1-f16-nhwc", dict(x=2, chunks=6, stages=2, xs=1)),
     "rounded": (ONE_TILE.replace("f16", "tf32"), dict(chunks=4)),
     "promoted": (ONE_TILE.replace("f16", "f8"), MAPPED | dict(stages=2)),
@@ -71,6 +73,9 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
 
 # What a slip of the pen would be: a line of the kernel, what it becomes, where that is seen, and as what.
 SLIPS = (
+    ("if (team < TEAMS) FEWER_REGISTERS(REGS_ALL);",  # who sends takes back what others wait for
+     "if (team < TEAMS) FEWER_REGISTERS(REGS_ALL); else MORE_REGISTERS(REGS_ALL);",
+     "sums of columns, a step each", "all wait"),
     ("4 * TEAMS * COPIES", "4 * TEAMS", "filters come to two blocks", "more arrivals"),
     ("bar_init(X_EMPTY(i), 4 * TEAMS)", "bar_init(X_EMPTY(i), TEAMS)", "threads copy", "written"),
     ("bar_init(FIRST, WORKERS - 32)", "bar_init(FIRST, WORKERS)", "threads copy", "all wait"),

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from async_host import defines, library, run, without_instructions
+from async_host import MEET, defines, library, run, without_instructions
 
 from tilewright.device import for_architecture
 from tilewright.kernels import family_of
@@ -24,7 +24,7 @@ SHIFTED = family_of("shifted")
 H100 = for_architecture("sm_90")
 # Copies at once, after a while or last; products the same; who arrives lingers or not: each of these once.
 SEEDS = 18
-BASE = dict(rows=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2)
+BASE = dict(rows=1, parts=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, cm=1, xs=1, stages=2)
 
 # More runs than buffers for them, or, of the last and of shares in tf32, one that nothing was in before.
 CASES: dict[str, tuple[str, dict[str, int]]] = {
@@ -43,6 +43,11 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "tf32, images": ("n3c65h4w4k33r3s3p1-tf32+add", dict(rows=4, ni=2, chunks=8, xs=2)),
     "tf32, two teams": ("n1c33h9w8k32r3s3p1-tf32", dict(rows=9, xs=2, sets=1, stages=3)),
     "tf32, shares meet": ("n1c40h5w8k33r3s3p1-tf32", dict(rows=5, sc=2, xs=2)),
+    "filters shared": ("n3c65h4w8k33r3s3p1-f16+bias", dict(rows=4, cm=2, stages=3)),  # three tiles by two
+    "filters and sums shared": ("n1c65h4w8k33r3s3p1-bf16+add", dict(rows=1, sc=2, cm=4, xs=2)),
+    "parts of a row": ("n2c65h1w136k33r1s3p0x1-f16+bias", dict(parts=3, stages=3)),  # 136 by 48
+    "parts of rows": ("n1c40h3w280k32r3s3p1u2-f16", dict(parts=3, sets=1)),
+    "registers handed on": ("n1c24h4w8k161r1s3p0x1-f16", dict(rows=4, bn=192, mb=2, sets=1)),  # one step
     "a buffer for each run": ("n1c65h4w8k32r3s3p1-f16", dict(rows=2, xs=3, stages=6)),
 }
 
@@ -53,8 +58,8 @@ SLIPS = (
     ("bar_wait(W_EMPTY(slot), parity);", "bar_wait(W_EMPTY(slot), !parity);", "one buffer", "all wait"),
     ("bar_expect(W_FULL(slot), S * W_BYTES);", "bar_expect(W_FULL(slot), W_BYTES);", "one set",
      ", not |all wait"),
-    ("S * W_BYTES, W_FULL(slot));\n        NEXT(slot, parity, STAGES);",
-     "S * W_BYTES, W_FULL(slot));\n        if (++slot == STAGES) slot = 0;", "several buffers",
+    ("b->sc * SHARERS);\n        NEXT(slot, parity, STAGES);",
+     "b->sc * SHARERS);\n        if (++slot == STAGES) slot = 0;", "several buffers",
      "written while|all wait"),
     # who sends planes
     ("bar_wait(X_EMPTY(slot), parity);", "", "one buffer", ", not |all wait"),
@@ -86,7 +91,7 @@ SLIPS = (
      "if (r == 0 && THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));\n"
      "        if (++r == R) {\n            r = 0;", "one buffer", ", not |all wait"),  # too early
     ("left, slot, done);", "left, slot, slot);", "one buffer", "written while"),  # too early
-    ("if (i == SETS - 1 && done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));", "",
+    ("if (i == SETS - 1 && done >= 0) give_back(bars, b, done);", "",
      "one set, long runs", "all wait"),
     ("i == SETS - 1 && done >= 0", "done >= 0", "long runs", "written while|arrivals"),
     ("for (int j = 0; j < 4 * S; j++)", "for (int j = 0; j < 0; j++)", "one set", "keeps before the fence"),
@@ -103,23 +108,40 @@ SLIPS = (
     (" && (C % CHANNELS == 0 || c < left)", "", "tf32, shares meet", ", not "),
     # the block
     ("bar_init(W_FULL(i), 1)", "bar_init(W_FULL(i), 4)", "one buffer", "all wait"),
-    ("bar_init(W_EMPTY(i), 4 * TEAMS)", "bar_init(W_EMPTY(i), 4)", "two teams", "written while"),
+    ("bar_init(W_EMPTY(i), 4 * TEAMS * SHARERS)", "bar_init(W_EMPTY(i), 4)", "two teams", "written while"),
     ("bar_init(X_FULL(i), SENDERS)", "bar_init(X_FULL(i), 1)", "one buffer", ", not |arrivals|all wait"),
     ("bar_init(X_EMPTY(i), 4 * TEAMS)", "bar_init(X_EMPTY(i), 4)", "two teams", ", not |all wait"),
     ("bar_init_done();", "", "one buffer", "not seen by copies"),
-    ("BARRIER();\n    if (warp == 4 * TEAMS) {", "if (warp == 4 * TEAMS) {", "one buffer", "no barrier"),
-    ("BARRIER();  // nobody reads buffers any more", "", "one buffer", ", not "),
-    ("lane);\n    BARRIER();\n}", "lane);\n}", "one set", ", not "),
+    ("else BARRIER();\n    if (warp < 4 * TEAMS) {", "if (warp < 4 * TEAMS) {", "one buffer", "no barrier"),
+    ("TEAMS_SYNC();  //", "//", "two teams", ", not "),
+    ("}\n    BARRIER();\n#if HANDS_ON", "}\n#if HANDS_ON", "one set", ", not "),
     ("CLUSTER_BARRIER();  //", "BARRIER();  //", "shares meet", ", not "),
-    ("store_tile(y, bias, z, (SHARED acc_t *)shared, &b);\n#if SC > 1\n    CLUSTER_READ();",
-     "#if SC > 1\n    CLUSTER_READ();\n    store_tile(y, bias, z, (SHARED acc_t *)shared, &b);",
+    ("store_tile(y, bias, z, (SHARED acc_t *)shared, &b);\n#if SC > 1\n    CLUSTER_READ();\n#endif",
+     "#if SC > 1\n    CLUSTER_READ();\n#endif\n    store_tile(y, bias, z, (SHARED acc_t *)shared, &b);",
      "shares of two steps", "is gone"),
     ("CLUSTER_LEAVE();", "", "shares meet", "is gone"),
+    ("__syncwarp();\n    }\n    BARRIER();", "__syncwarp();\n        MORE_REGISTERS(REGS_ALL);\n    }\n    BARRIER();",
+     "registers handed on", "all wait"),
+    # blocks that share filters
+    ("const int mine = S * W_BYTES / SHARERS,", "const int mine = S * W_BYTES,", "filters shared",
+     "a copy |all wait|, not "),
+    ("part = b->sharer * mine;", "part = 0;", "filters shared", ", not |all wait"),
+    ("w + W_OF(b, step) + part, mine", "w + W_OF(b, step), mine", "filters shared", ", not "),
+    ("((1u << SHARERS) - 1) << b->sc * SHARERS", "((1u << SHARERS) - 1)", "filters and sums shared",
+     ", not |all wait|arrivals|is gone|written while"),
+    ("W_EMPTY(slot), b->sc * SHARERS + lane", "W_EMPTY(slot), lane", "filters and sums shared",
+     "all wait|arrivals|written while|is gone"),
+    ("if (lane < SHARERS) {", "if (lane < 1) {", "filters shared", "all wait|written while"),
+    ("if (SHARERS > 1) CLUSTER_BARRIER();\n    else", "", "filters shared",
+     "all wait|arrivals|no barrier|is gone|, not "),
+    ("CLUSTER_LEAVE();", "", "filters shared", "is gone"),
+    ("share * SHARERS + sharer", "share", "filters and sums shared", ", not "),
 )  # fmt: skip
 
 
 # Instructions, and what has their place on the host.
 INSTRUCTIONS = (
+    MEET,
     (r'asm volatile\("" : "\+r"\((a\[.*?\])\) :: "memory"\)', r"word_written(\1)"),
     (r'asm volatile\("ld\.shared::cluster\.f32 %0, \[%1\];" : "=f"\((\w+)\) : "r"\((.*?)\) : "memory"\)',
      r"\1 = load_of_block(\2)"),

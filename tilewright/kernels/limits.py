@@ -21,6 +21,7 @@ FEWEST_IN_GROUP = 8  # channels that an implicit GEMM takes of a group, if there
 MOST_TAPS = (1 << 16) - 1  # rows or columns of a padded filter, which are counted in 16 bits otherwise
 SCHEDULERS = 4  # of a unit
 MOST_THREADS = 512  # of a block, where its warps are a product of parameters
+SENDING, MOST_HANDED = 32, 240  # registers of a thread that hands others on; most of one that gets them
 SPARE = 5  # registers that the compiler may need above an estimate that counts fragments and sums
 ROUGHLY = 15  # above one that counts sums and little else
 MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
@@ -150,6 +151,32 @@ def fits_registers(device: Device, need: int, threads: int, spare: int = ROUGHLY
     per_scheduler = ceil_div(threads, SCHEDULERS * device.lanes) * device.lanes  # threads of the fullest one
     held = device.regs_per_unit // SCHEDULERS
     return need <= device.regs_per_thread - spare and need * per_scheduler <= held
+
+
+def registers_at_most(of_block: int, blocks: int, per_unit: int) -> int:
+    """Most registers of a thread such that a unit holds ``blocks`` blocks of ``of_block`` threads.
+
+    Each of a unit's four schedulers has a quarter of its registers, and whole warps.
+    """
+    warps = ceil_div(of_block // 32 * blocks, SCHEDULERS)
+    return min(255, per_unit // SCHEDULERS // (warps * 32) // 8 * 8)
+
+
+def registers_handed(teams: int, blocks: int, per_unit: int) -> int:
+    """Most registers of a thread of ``teams`` warpgroups that sum, in eights: one that sends hands its on.
+
+    A block has what it is launched with; who asked for more than is left would wait for ever.
+    """
+    launched = (teams + 1) * registers_at_most(128 * (teams + 1), blocks, per_unit)
+    return min(MOST_HANDED, (launched - SENDING) // teams // 8 * 8)
+
+
+def handed_on(teams: int, blocks: int, device: Device) -> dict[str, int]:
+    """Return the defines of the registers that a warpgroup that sends hands on to ``teams`` that sum."""
+    return dict(
+        REGS_SENDING=SENDING, REGS_SUMMING=registers_handed(teams, blocks, device.regs_per_unit),
+        REGS_ALL=registers_at_most(128 * (teams + 1), blocks, device.regs_per_unit),
+    )  # fmt: skip
 
 
 def fits_shared(device: Device, tiles: int, blocks: int, declared: int = DECLARED_SHARED) -> bool:

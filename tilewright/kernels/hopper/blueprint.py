@@ -14,14 +14,10 @@ from tilewright.kernels.hopper.layout import layout
 from tilewright.kernels.hopper.planes import line_of, spans_of, stretch_of
 from tilewright.kernels.hopper.sum import PROMOTED, held, numbers, parts_of, products
 from tilewright.kernels.hopper.tile import (
-    SENDERS,
     HopperTiling,
     k_group,
     most_registers,
     registers,
-    registers_at_most,
-    registers_of_sums,
-    threads,
     tiling_of,
 )
 from tilewright.kernels.hopper.ways import (
@@ -37,6 +33,7 @@ from tilewright.kernels.hopper.ways import (
     skewed,
     turns_runs,
 )
+from tilewright.kernels.limits import handed_on
 from tilewright.kernels.products import packer_of, products_define
 from tilewright.kernels.requant import requant_defines, scale_operand
 from tilewright.kernels.split_k import operands, reduction_buffers, second_pass, share_defines, stored_bytes
@@ -159,9 +156,7 @@ def _handed(cf: Values, device: Device) -> Values:
     """Return the defines of the registers that those who send hand on to those who sum."""
     if cf["x"] != SLID:
         return {}
-    summing = registers_of_sums(cf, device.regs_per_unit)
-    whole = registers_at_most(threads(cf, None), cf["mb"], device.regs_per_unit)
-    return dict(REGS_SENDING=SENDERS, REGS_SUMMING=summing, REGS_ALL=whole)
+    return handed_on(cf["wm"] * cf["wn"], cf["mb"], device)
 
 
 def _most_bytes(pr: Problem, tiling: HopperTiling, cf: Values) -> int:

@@ -200,10 +200,12 @@ INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_
 #endif
 #if FINISH == BY_TILE
 #if SLID
-    if (team == TEAMS) MORE_REGISTERS(REGS_ALL);
-    else FEWER_REGISTERS(REGS_ALL);
+    if (team < TEAMS) FEWER_REGISTERS(REGS_ALL);
 #endif
     BARRIER();
+#if SLID
+    if (team == TEAMS) MORE_REGISTERS(REGS_ALL);  // not before: it would take those that others wait for
+#endif
 #if SC > 1
     exchange_rows(shared, b, team, warp, thread);
 #endif

@@ -16,8 +16,6 @@
 //
 // Of 8 columns a lane has two, from column lane % 4 * 2 on (wgmma.h): sums i and i + 1; i + 4 is 8 columns further.
 
-#define FEWER_REGISTERS(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count))
-#define MORE_REGISTERS(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count))
 static_assert(REGS_SUMMING * TEAMS + REGS_SENDING <= REGS_ALL * (TEAMS + 1), "tile.py: registers that nobody has");
 
 #define BESIDE (WR > WG_N)  // whether a row is in several teams

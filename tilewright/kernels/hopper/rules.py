@@ -17,7 +17,6 @@ from tilewright.kernels.hopper.tile import (
     TURNING,
     most_registers,
     registers,
-    registers_at_most,
     threads,
     tiles_ahead,
     tiling_of,
@@ -34,7 +33,7 @@ from tilewright.kernels.hopper.ways import (
     skewed,
     turns_runs,
 )
-from tilewright.kernels.limits import fits_shared
+from tilewright.kernels.limits import fits_shared, registers_at_most
 from tilewright.kernels.split_k import COMBINE_NONE
 from tilewright.kernels.tile import NONE, View, up_to
 from tilewright.problem import Problem

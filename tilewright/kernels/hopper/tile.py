@@ -14,14 +14,13 @@ from tilewright.kernels.hopper.layout import ALIGNMENT, layout
 from tilewright.kernels.hopper.raster import Raster, patch_of, raster_of, tiles_of
 from tilewright.kernels.hopper.sum import COLUMNS, copied_parts, products, steps
 from tilewright.kernels.hopper.ways import GATHERED, SLID, TURNED, skewed, turns_runs
-from tilewright.kernels.limits import RESERVED_SHARED
+from tilewright.kernels.limits import RESERVED_SHARED, registers_at_most, registers_handed
 from tilewright.kernels.products import E4M3, HALVES, TF32, THREE
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.tile import NONE
 from tilewright.problem import Problem
 
 MOST_AHEAD = 4  # most tiles of a persistent block with data in flight
-SENDERS, MOST_HANDED = 40, 240  # registers of a thread that hands others on; most of one that gets them
 TURNING = 104  # registers of a thread with 64 numbers of the input in flight
 DECLARED = 1024  # bytes of shared memory besides the buffers: a flag, with its alignment
 
@@ -114,29 +113,10 @@ def registers(pr: Problem, cf: Values) -> int:
     return max(through, sums + moved + 28, gathered if cf["x"] == GATHERED else 0)
 
 
-def registers_at_most(of_block: int, blocks: int, per_unit: int) -> int:
-    """Most registers of a thread such that a unit holds ``blocks`` blocks of ``of_block`` threads.
-
-    Each of a unit's four schedulers has a quarter of its registers, and whole warps.
-    """
-    warps = ceil_div(of_block // 32 * blocks, 4)
-    return min(255, per_unit // 4 // (warps * 32) // 8 * 8)
-
-
-def registers_of_sums(cf: Values, per_unit: int) -> int:
-    """Most registers of a thread that sums where those that send hand theirs on (SLID): in eights.
-
-    A block has what it is launched with; who asked for more than is left would wait for ever.
-    """
-    summing = 128 * cf["wm"] * cf["wn"]
-    launched = (summing + 128) * registers_at_most(summing + 128, cf["mb"], per_unit)
-    return min(MOST_HANDED, (launched - 128 * SENDERS) // summing // 8 * 8)
-
-
 def most_registers(cf: Values, of_block: int, per_unit: int) -> int:
     """Most registers of a thread that sums, in blocks of ``of_block`` threads."""
     if cf["x"] == SLID:
-        return registers_of_sums(cf, per_unit)
+        return registers_handed(cf["wm"] * cf["wn"], cf["mb"], per_unit)
     return registers_at_most(of_block, cf["mb"], per_unit)
 
 

@@ -154,3 +154,7 @@ INLINE void wg_done(acc_t d[WG_WORDS]) {  // nothing that follows reads these su
     UNROLL for (int i = 0; i < WG_WORDS; i++) asm volatile("" : WG_FORM(d[i]) :: "memory");
 }
 INLINE void wg_see_copies(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Registers of a warpgroup's threads, which another hands on or gets.
+#define FEWER_REGISTERS(count) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count))
+#define MORE_REGISTERS(count) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count))

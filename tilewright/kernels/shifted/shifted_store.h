@@ -11,11 +11,11 @@ INLINE void keep_sums(SHARED acc_t *tile, const acc_t sums[SUMS], int warp, int 
 }
 
 // RUN_OUT neighbours of the tile, of all shares one after the other.
-INLINE void add_shares(acc_t v[RUN_OUT], SHARED acc_t *tile, int at) {
+INLINE void add_shares(acc_t v[RUN_OUT], SHARED acc_t *tile, int at, int sharer) {
 #if SC > 1 && defined(__CUDACC__)
     UNROLL for (int i = 0; i < RUN_OUT; i++) v[i] = 0;
     UNROLL for (int share = 0; share < SC; share++) {
-        const shared_t there = of_block(place_of(tile + at), share);
+        const shared_t there = of_block(place_of(tile + at), share * SHARERS + sharer);
         UNROLL for (int i = 0; i < RUN_OUT; i++) {
             acc_t more;
             asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(more) : "r"(there + i * 4) : "memory");
@@ -30,16 +30,17 @@ INLINE void add_shares(acc_t v[RUN_OUT], SHARED acc_t *tile, int at) {
 INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, SHARED acc_t *tile,
                        const Block *b) {
     const int mine = (KB + SC - 1) / SC, first = b->sc * mine, rows = min(mine, b->channels - first);
-    const int runs = ROWS * Q / RUN_OUT;  // of a channel of an image; where WIDE is more than Q, of one number
+    const int runs = ROWS * COLUMNS / RUN_OUT;  // of a channel of an image; where WIDE is more, of one number
+    const int there = COLUMNS == Q ? b->rows * Q : b->columns;
     NO_UNROLL for (int item = THREAD(0); item < rows * (IMAGES * runs); item += THREADS) {
         const int row = first + item / (IMAGES * runs), image = item / runs % IMAGES, at = item % runs * RUN_OUT;
-        const int px = WIDE == Q ? at : at / Q * WIDE + at % Q;
-        if (image >= b->images || at >= b->rows * Q) continue;
+        const int px = WIDE == COLUMNS ? at : at / COLUMNS * WIDE + at % COLUMNS;
+        if (image >= b->images || at >= there) continue;
         const int k = b->k0 + row;
-        const offset_t to = (((offset_t)(b->n0 + image) * K + k) * P + b->p0) * Q + at;
+        const offset_t to = (((offset_t)(b->n0 + image) * K + k) * P + b->p0) * Q + b->q0 + at;
         acc_t v[RUN_OUT];
         done_t out[RUN_OUT];
-        add_shares(v, tile, row * TILE_PITCH + image * PIXELS + px);
+        add_shares(v, tile, row * TILE_PITCH + image * PIXELS + px, b->sharer);
 #if Y_VECTOR
         before_pool_run(RUN_OUT, v, bias, k, 0, z, to);
         UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_OF(v[i], k);

@@ -5,7 +5,8 @@
 //               PITCH bytes of each
 //   BARS_FROM   barriers
 //
-//   Block find_block   its tile: images from n0 on, rows from p0 on, channels from k0 on; its share of the sum
+//   Block find_block   its tile: images from n0 on, rows from p0 on, columns from q0 on, channels from k0 on; its share of
+//                      the sum
 //   Lane find_lane     its two pixels: where they are in a plane of the first tap, and which taps see them
 
 #include "epilogue.h"
@@ -18,8 +19,9 @@
 #define STEPS (RUNS * R)                     // a row of the filter over a run of channels each
 #define K_TILES ((K + KB - 1) / KB)
 #define P_TILES ((P + ROWS - 1) / ROWS)
+#define Q_TILES ((Q + COLUMNS - 1) / COLUMNS)
 #define PAIRED (PRODUCTS != TF32)            // a lane's two pixels are neighbours: words of 2 bytes have both
-#define WIDE (PAIRED ? (Q + 1) / 2 * 2 : Q)  // from one row of the tile to the next
+#define WIDE (PAIRED ? (COLUMNS + 1) / 2 * 2 : COLUMNS)  // from one row of the tile to the next
 #define PIXELS (ROWS * WIDE)                 // of an image of the tile
 #define W_BYTES (KB * CHUNKS * 16)           // of a tap
 #define IMAGE_BYTES (CHANNELS * PITCH)
@@ -35,23 +37,28 @@
 #define WORDS (HALF_OF(S - 1, 1) / 2 + 1)
 
 typedef struct {
-    int n0, p0, k0, images, rows, channels;  // what is first, and how many there are
-    int tile, sc, first, last;               // tile of channels; share of the sum, its steps
-    int begin, lead;                         // element of a plane where its run begins; where the first tap does
+    int n0, p0, q0, k0, images, rows, columns, channels;  // what is first, and how many there are
+    int tile, sc, first, last;                            // tile of channels; share of the sum, its steps
+    int sharer;                                           // which of those that have the same filters
+    int begin, lead;  // element of a plane where its run begins; where the first tap does
 } Block;
 
 INLINE Block find_block(int id) {
     Block b;
-    b.sc = id % SC;
-    b.tile = id / SC % K_TILES;
-    b.p0 = id / SC / K_TILES % P_TILES * ROWS;
-    b.n0 = id / SC / K_TILES / P_TILES * IMAGES;
+    b.sc = id % CLUSTER / SHARERS;
+    b.sharer = id % SHARERS;
+    b.tile = id / CLUSTER % K_TILES;
+    const int place = id / CLUSTER / K_TILES * SHARERS + b.sharer;  // the last ones may have no image
+    b.q0 = place % Q_TILES * COLUMNS;
+    b.p0 = place / Q_TILES % P_TILES * ROWS;
+    b.n0 = place / Q_TILES / P_TILES * IMAGES;
     b.k0 = b.tile * KB;
-    b.images = min(IMAGES, N - b.n0);
+    b.images = max(min(IMAGES, N - b.n0), 0);
     b.rows = min(ROWS, P - b.p0);
+    b.columns = min(COLUMNS, Q - b.q0);
     b.channels = min(KB, K - b.k0);
     b.first = FIRST_STEP(b.sc), b.last = FIRST_STEP(b.sc + 1);
-    const int first = (b.p0 * STR_H - PAD_T) * W - PAD_L;  // may be before the plane
+    const int first = (b.p0 * STR_H - PAD_T) * W + b.q0 * STR_W - PAD_L;  // may be before the plane
     b.lead = first & (EACH - 1);
     b.begin = first - b.lead;
     return b;
@@ -79,7 +86,7 @@ INLINE Lane find_lane(const Block *b, int warp, int lane) {
             me.rows |= (unsigned)(is_one && row >= 0 && row < H) << (16 * h + r);
         }
         UNROLL for (int s = 0; s < S; s++) {
-            const int column = q * STR_W + s * DIL_W - PAD_L;
+            const int column = (b->q0 + q) * STR_W + s * DIL_W - PAD_L;
             me.columns |= (unsigned)(column >= 0 && column < W) << (16 * h + s);
         }
     }

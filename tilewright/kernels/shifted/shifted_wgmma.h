@@ -2,7 +2,7 @@
 //
 //   barrier   number     a phase ends when                                         who waits for it
 //   W_FULL    STAGES     the filters of a step have come                           who multiplies
-//   W_EMPTY   STAGES     each warp that multiplies is done with them               their sender, before it sends anew
+//   W_EMPTY   STAGES     each warp that multiplies, of all SHARERS, is done        their senders, before they send anew
 //   X_FULL    X_STAGES   the planes of a run have come, all SENDERS' parts         who multiplies
 //   X_EMPTY   X_STAGES   each warp that multiplies has read them                   their senders
 //
@@ -18,15 +18,19 @@
 #define X_FULL(slot) (bars + 8 * (2 * STAGES + (slot)))
 #define X_EMPTY(slot) (bars + 8 * (2 * STAGES + X_STAGES + (slot)))
 #define SENDERS 3  // warps that send planes
+#define TEAMS_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory")
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
 
-// Send the filters of the block's steps, by one thread.
+// Send the filters of the block's steps, by one thread: all of them, or its part to each block that has the same.
 INLINE void send_filters(unsigned char *shared, const unsigned char *w, const Block *b, shared_t bars) {
     int slot = 0, parity = 1;
+    const int mine = S * W_BYTES / SHARERS, part = b->sharer * mine;
     NO_UNROLL for (int step = b->first; step < b->last; step++) {
+        const shared_t to = place_of(shared + slot * (S * W_BYTES)) + part;
         bar_wait(W_EMPTY(slot), parity);
         bar_expect(W_FULL(slot), S * W_BYTES);
-        copy_bulk(place_of(shared + slot * (S * W_BYTES)), w + W_OF(b, step), S * W_BYTES, W_FULL(slot));
+        if (SHARERS == 1) copy_bulk(to, w + W_OF(b, step), mine, W_FULL(slot));
+        else copy_bulk_to(to, w + W_OF(b, step) + part, mine, W_FULL(slot), ((1u << SHARERS) - 1) << b->sc * SHARERS);
         NEXT(slot, parity, STAGES);
     }
 }
@@ -85,10 +89,19 @@ INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me
 #endif
 }
 
+// Have their senders know that a warp is done with the filters of buffer `slot`.
+INLINE void give_back(shared_t bars, const Block *b, int slot) {
+    const int lane = THREAD(0) % 32;
+    if (lane < SHARERS) {
+        if (SHARERS == 1) bar_arrive(W_EMPTY(slot));
+        else bar_arrive_at(W_EMPTY(slot), b->sc * SHARERS + lane);
+    }
+}
+
 // Multiply step (run, r) of the block's, whose filters are in buffer `slot` and planes at `run`; behind its first
 // products all of the step before are done.
 INLINE void multiply_step(acc_t sums[SUMS], unsigned a[SETS][S][4], unsigned char *shared, const unsigned char *run,
-                          const Lane *me, shared_t bars, int r, int left, int slot, int done) {
+                          const Block *b, const Lane *me, shared_t bars, int r, int left, int slot, int done) {
     const unsigned piece = place_of(shared + slot * (S * W_BYTES)) >> 4 & 0x3fff;
     const unsigned long long kind = CHUNKS == 8 ? 1 : 2;  // rows of 128 or 64 bytes, swizzled; 8 follow 8 (hopper.h)
     const unsigned long long rows = kind << 62 | 8ull * CHUNKS << 32 | 1u << 16 | piece;
@@ -100,7 +113,7 @@ INLINE void multiply_step(acc_t sums[SUMS], unsigned a[SETS][S][4], unsigned cha
         UNROLL for (int s = 0; s < S; s++) wg_multiply_words(sums, a[set][s], rows + s * (W_BYTES / 16) + 2 * i);
         wg_commit();
         WG_WAIT(SETS - 1);
-        if (i == SETS - 1 && done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));
+        if (i == SETS - 1 && done >= 0) give_back(bars, b, done);
     }
 }
 
@@ -113,7 +126,7 @@ INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const Block *b, cons
         const unsigned char *run = shared + X_FROM + x_slot * X_BYTES + me->t * (LANE_CHANNELS * PITCH);
         if (r == 0 || step == b->first) bar_wait(X_FULL(x_slot), x_parity);
         bar_wait(W_FULL(slot), parity);
-        multiply_step(sums, a, shared, run + TAP_BYTES(r, 0), me, bars, r, left, slot, done);
+        multiply_step(sums, a, shared, run + TAP_BYTES(r, 0), b, me, bars, r, left, slot, done);
         done = slot;
         NEXT(slot, parity, STAGES);
         if (++r == R) {
@@ -131,22 +144,34 @@ INLINE void fill_tile(unsigned char *shared, const in_t *x, const unsigned char 
     const shared_t bars = place_of(shared + BARS_FROM);
     const int warp = __shfl_sync(0xffffffffu, THREAD(0) / 32, 0), lane = THREAD(0) % 32;
     if (THREAD(0) == 0) {
-        UNROLL for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS);
+        UNROLL for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS * SHARERS);
         UNROLL for (int i = 0; i < X_STAGES; i++) bar_init(X_FULL(i), SENDERS), bar_init(X_EMPTY(i), 4 * TEAMS);
         bar_init_done();
     }
-    BARRIER();
-    if (warp == 4 * TEAMS) {
-        if (lane == 0) send_filters(shared, w, b, bars);
+    if (SHARERS > 1) CLUSTER_BARRIER();
+    else BARRIER();
+    if (warp < 4 * TEAMS) {
+#if HANDS_ON
+        MORE_REGISTERS(REGS_SUMMING);
+#endif
+        const Lane me = find_lane(b, warp, lane);
+        acc_t sums[SUMS];
+        sum_up(sums, shared, b, &me, bars);
+        TEAMS_SYNC();  // nobody reads buffers any more
+        keep_sums((acc_t *)shared, sums, warp, lane);
+#if HANDS_ON
+        FEWER_REGISTERS(REGS_ALL);
+#endif
+    } else {
+#if HANDS_ON
+        FEWER_REGISTERS(REGS_SENDING);
+#endif
+        if (warp > 4 * TEAMS) send_planes(shared, x, b, bars, warp - 4 * TEAMS - 1, lane);
+        else if (lane == 0) send_filters(shared, w, b, bars);
         __syncwarp();
     }
-    if (warp > 4 * TEAMS) send_planes(shared, x, b, bars, warp - 4 * TEAMS - 1, lane);
-    acc_t sums[SUMS];
-    if (warp < 4 * TEAMS) {
-        const Lane me = find_lane(b, warp, lane);
-        sum_up(sums, shared, b, &me, bars);
-    }
-    BARRIER();  // nobody reads buffers any more
-    if (warp < 4 * TEAMS) keep_sums((acc_t *)shared, sums, warp, lane);
     BARRIER();
+#if HANDS_ON
+    if (warp >= 4 * TEAMS) MORE_REGISTERS(REGS_ALL);  // not before: they would take those that others wait for
+#endif
 }

@@ -17,26 +17,27 @@ from tilewright.kernels.limits import (
     blocks_param,
     fits_registers,
     fits_shared,
+    handed_on,
     no_wgmma,
+    registers_at_most,
+    registers_handed,
     resident_rule,
     shared_rule,
 )
 from tilewright.kernels.products import in_chunk, packer_of, products_define, tf32_or_plain
 from tilewright.kernels.shifted.tile import (
     TEAM,
+    Shape,
     ShiftedTiling,
     channels,
-    meets_image,
+    columns,
     paired,
-    pitch,
     registers,
-    run_out,
+    registers_to_store,
     runs,
+    shape_of,
     steps,
-    teams,
-    threads,
     tiling_of,
-    wide,
 )
 from tilewright.kernels.shifted.work import work_of
 from tilewright.kernels.split_k import operands
@@ -48,7 +49,9 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 MOST_TEAMS = 4
-SMALLEST = dict(rows=1, ni=1, bn=32, chunks=4, xs=1, stages=2)  # of blocks
+PRODUCT = 30  # registers besides its sums without which the compiler refuses a product
+SMALLEST = dict(rows=1, ni=1, bn=32, chunks=4, xs=1, stages=2, cm=1)  # of blocks, but for parts of a row
+OF_SHAPE = "rows parts ni"  # parameters that say which outputs a block has
 COPIED = 2  # bytes of a number, as a copy of x to an aligned buffer takes it
 
 
@@ -82,11 +85,13 @@ class Shifted(Family):
             return "words have two pixels of a row: rows are an even number of them"
         if max(problem.r, problem.s) > MOST_BITS:
             return f"lanes keep a bit for each row and column of a filter, {MOST_BITS} at most"
-        if wide(problem) > MOST_TEAMS * TEAM:
-            return f"a block has whole rows of outputs, of {MOST_TEAMS * TEAM} pixels at most"
-        if not any(meets_image(problem, rows) for rows in _rows(problem)):
+        shapes = [Shape(problem, rows, problem.q, 1) for rows in _rows(problem)]
+        parts = [columns(problem, parts) for parts in _parts(problem)]
+        shapes += [Shape(problem, 1, part, 1) for part in parts]
+        if not any(shape.meets_image for shape in shapes if shape.teams <= MOST_TEAMS):
             return "tiles of rows of outputs would see padding alone"
-        if not fits_shared(device, tiling_of(problem, SMALLEST).shared_bytes, 1):
+        least = SMALLEST | dict(parts=max(_parts(problem)))
+        if not fits_shared(device, tiling_of(problem, least).shared_bytes, 1):
             return "a block has no room for the planes under a row of outputs, and two rows of the filter"
         return None
 
@@ -95,12 +100,14 @@ class Shifted(Family):
         clusters = up_to(device.max_cluster, (1, 2, 4, 8))
         return (
             Param("rows", _rows(problem), "rows of outputs of a block"),
+            Param("parts", _parts(problem), "parts of a row, if a block has but one of them"),
             Param("ni", up_to(problem.n, (1, 2, 3, 4, 5)), "images of a block, if it has all rows"),
             Param("bn", (32, 64, 96, 128, 192, 256), "output channels of a block"),
             Param("chunks", (4, 8), "pieces of 16 bytes of a run's channels"),
             blocks_param(1, 2, 3),
             Param("sets", (1, 2), "sets of fragments; of two, one is read while the other is multiplied"),
             Param("sc", clusters, "shares of the sum across a cluster, added up from its shared memory"),
+            Param("cm", up_to(device.max_cluster, (1, 2, 4)), "blocks of a cluster that share their filters"),
             Param("xs", (1, 2, 3, 4), "runs of channels of the input in flight"),
             Param("stages", (2, 3, 4, 5, 6), "steps, a row of the filter each, whose filters are in flight"),
         )  # fmt: skip
@@ -114,11 +121,11 @@ class Shifted(Family):
         cf, chunks = config.values, config["chunks"]
         tiling, product = tiling_of(problem, cf), tf32_or_plain(problem)
         main = Launch(
-            "shifted", (tiling.tiles * cf["sc"], 1, 1), (threads(problem, cf["rows"], cf["ni"]), 1, 1),
-            operands(NONE), shared_bytes=tiling.shared_bytes, cluster=cf["sc"],
+            "shifted", (tiling.tiles * cf["sc"], 1, 1), (shape_of(problem, cf).threads, 1, 1),
+            operands(NONE), shared_bytes=tiling.shared_bytes, cluster=cf["sc"] * cf["cm"],
         )  # fmt: skip
         found = Blueprint(
-            source="shifted.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
+            source="shifted.cu", defines=tuple(_defines(problem, device, tiling, cf, aligned).items()),
             launches=(main,), packed_bytes=_packed_bytes(problem, tiling, chunks),
             pack=(
                 ("PACK_CHUNKS", chunks), ("PACK_K", cf["bn"]),
@@ -142,56 +149,85 @@ class Shifted(Family):
 
 def _rows(pr: Problem) -> tuple[int, ...]:
     """Rows of a tile: a few, as many as some warpgroups hold, or a small part of all."""
-    most = min(pr.p, MOST_TEAMS * TEAM // wide(pr))
-    full = {count * TEAM // wide(pr) for count in range(1, MOST_TEAMS + 1)}
+    wide = Shape(pr, 1, pr.q, 1).wide
+    most = min(pr.p, max(1, MOST_TEAMS * TEAM // wide))
+    full = {count * TEAM // wide for count in range(1, MOST_TEAMS + 1)}
     parts = {ceil_div(pr.p, part) for part in range(1, 9)}
     return tuple(sorted({min(rows, most) for rows in {1, 2, 3} | full | parts if rows}))
+
+
+def _parts(pr: Problem) -> tuple[int, ...]:
+    """Parts of a row: none, or as many as have the pixels of some warpgroups."""
+    parts = {ceil_div(pr.q, count * TEAM) for count in range(1, MOST_TEAMS + 1)}
+    whole = {1} if Shape(pr, 1, pr.q, 1).teams <= MOST_TEAMS else set()
+    return tuple(sorted({part for part in parts if part > 1} | whole))
 
 
 def _packed_bytes(pr: Problem, tiling: ShiftedTiling, chunks: int) -> int:
     return tiling.k_tiles * steps(pr, chunks) * tiling.w_bytes
 
 
+def _hands_on(problem: Problem, device: Device, cf: Values) -> bool:
+    """Whether those who send hand registers on: there are too few for each thread to have as many."""
+    most = max(registers(problem, cf), registers_to_store(cf))
+    return not fits_registers(device, most, shape_of(problem, cf).threads * cf["mb"], spare=SPARE)
+
+
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    of_unit = threads(problem, cf["rows"], cf["ni"]) * cf["mb"]
-    return fits_registers(device, registers(problem, cf), of_unit, spare=SPARE)
+    if not _hands_on(problem, device, cf):
+        return True
+    shape, blocks, held = shape_of(problem, cf), cf["mb"], device.regs_per_unit
+    most = registers_at_most(shape.threads, blocks, held)
+    return (registers(problem, cf) <= registers_handed(shape.teams, blocks, held)
+            and max(registers_to_store(cf), cf["bn"] // 2 + PRODUCT) <= most)  # fmt: skip
 
 
 RULES = (
-    Rule("padding", lambda problem, rows: meets_image(problem, rows),
-         "tiles that see padding alone, of which nothing can be copied"),
+    Rule("parts", lambda rows, parts, ni: parts == 1 or rows == ni == 1,
+         "parts of several rows: a block has a run of outputs"),
     Rule("images", lambda problem, rows, ni: ni == 1 or rows == problem.p,
          "several images of which a block does not have all rows"),
-    Rule("teams", lambda problem, rows, ni: teams(problem, rows, ni) <= MOST_TEAMS,
-         "warpgroups, of 64 pixels each, for which a unit has no registers"),
+    Rule("padding", lambda problem, cf: shape_of(problem, cf).meets_image,
+         "tiles that see padding alone, of which nothing can be copied", needs=OF_SHAPE),
+    Rule("teams", lambda problem, cf: shape_of(problem, cf).teams <= MOST_TEAMS,
+         "warpgroups, of 64 pixels each, for which a unit has no registers", needs=OF_SHAPE),
     Rule("channels", lambda problem, bn: bn == 32 or bn < problem.k + 32,
          "32 columns of a product, or more, without channels"),
-    block_rule(lambda problem, device, rows, ni: threads(problem, rows, ni) <= device.max_threads),
+    block_rule(lambda problem, device, cf: shape_of(problem, cf).threads <= device.max_threads, OF_SHAPE),
     resident_rule(
-        lambda problem, device, rows, ni, mb: threads(problem, rows, ni) * mb <= device.threads_per_unit
+        lambda problem, device, cf: shape_of(problem, cf).threads * cf["mb"] <= device.threads_per_unit,
+        f"{OF_SHAPE} mb",
     ),
-    Rule("registers", _fits_registers, SPILLS, needs="rows ni bn mb sets sc"),
+    Rule("registers", _fits_registers, SPILLS, needs=f"{OF_SHAPE} bn mb sets sc"),
     Rule("depth", lambda problem, chunks: chunks == 4 or channels(problem, 4) < problem.c,
          "more channels of a run than there are"),
     Rule("shares", lambda problem, chunks, sc: sc <= steps(problem, chunks),
          "shares of the sum without steps"),
+    Rule("cluster", lambda device, sc, cm: sc * cm <= device.max_cluster,
+         "more blocks of a cluster than a device has"),
+    Rule("sharers", lambda problem, cf: cf["cm"] == 1 or cf["cm"] <= shape_of(problem, cf).places,
+         "blocks that share filters, without outputs", needs=f"{OF_SHAPE} cm"),
     Rule("runs", lambda problem, chunks, xs: xs <= runs(problem, chunks),
          "more buffers than runs of channels"),
     Rule("stages", lambda problem, chunks, sc, stages: stages <= max(2, ceil_div(steps(problem, chunks), sc)),
          "more buffers than steps of a share"),
-    shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes, "rows ni bn chunks mb xs stages"),
+    shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes,
+                f"{OF_SHAPE} bn chunks mb cm xs stages"),
 )  # fmt: skip
 
 
-def _defines(pr: Problem, tiling: ShiftedTiling, cf: Values, aligned: bool) -> Values:
-    view, rows, ni, bn = View.unflattened(pr), cf["rows"], cf["ni"], cf["bn"]
+def _defines(pr: Problem, device: Device, tiling: ShiftedTiling, cf: Values, aligned: bool) -> Values:
+    view, shape, bn = View.unflattened(pr), shape_of(pr, cf), cf["bn"]
+    hands_on = _hands_on(pr, device, cf)
     return image_defines(pr, view) | layer_defines(pr, view) | dict(
         DTYPE=dtype_code(pr), **products_define("PRODUCTS", tf32_or_plain(pr)),
-        N=pr.n, ROWS=rows, IMAGES=ni, KB=bn, WG_N=bn, WG_EIGHTHS=bn // 8, CHUNKS=cf["chunks"],
-        STAGES=cf["stages"], X_STAGES=cf["xs"], SETS=cf["sets"], SC=cf["sc"], CLUSTER=cf["sc"],
-        MIN_BLOCKS=cf["mb"],
-        TEAMS=teams(pr, rows, ni), PITCH=pitch(pr, rows), X_FROM=tiling.x_from, X_BYTES=tiling.x_bytes,
-        TILE_PIXELS=tiling.tile_pixels, TILE_PITCH=tiling.tile_pitch, BARS_FROM=tiling.bars_from,
-        SHARED_BYTES=tiling.shared_bytes, RUN_OUT=run_out(pr, rows), Y_VECTOR=int(aligned),
+        N=pr.n, ROWS=shape.rows, COLUMNS=shape.columns, IMAGES=shape.images,
+        KB=bn, WG_N=bn, WG_EIGHTHS=bn // 8, CHUNKS=cf["chunks"],
+        STAGES=cf["stages"], X_STAGES=cf["xs"], SETS=cf["sets"], SC=cf["sc"], SHARERS=cf["cm"],
+        CLUSTER=cf["sc"] * cf["cm"], MIN_BLOCKS=cf["mb"], HANDS_ON=int(hands_on),
+        **(handed_on(shape.teams, cf["mb"], device) if hands_on else {}),
+        TEAMS=shape.teams, PITCH=shape.pitch, X_FROM=tiling.x_from, X_BYTES=tiling.x_bytes,
+        TILE_PIXELS=shape.pixels, TILE_PITCH=tiling.tile_pitch, BARS_FROM=tiling.bars_from,
+        SHARED_BYTES=tiling.shared_bytes, RUN_OUT=shape.run_out, Y_VECTOR=int(aligned),
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, _packed_bytes(pr, tiling, cf["chunks"])),
     )  # fmt: skip

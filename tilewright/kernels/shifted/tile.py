@@ -12,6 +12,7 @@ from tilewright.problem import DTYPE_BYTES, Problem
 
 PIECE = 16  # bytes
 TEAM = 64  # pixels of a warpgroup
+EIGHT = 8  # outputs: parts of a row are a multiple of them
 BARRIERS = 16  # bytes of a buffer's two
 ALIGNMENT = 1024  # of swizzled rows
 WORDS = 4  # registers of a lane's words of a tap of a product
@@ -41,78 +42,118 @@ def paired(pr: Problem) -> bool:
     return DTYPE_BYTES[pr.dtype] == 2
 
 
-def wide(pr: Problem) -> int:
-    """Pixels from one row of a tile to the next (WIDE)."""
-    return round_up(pr.q, 2) if paired(pr) else pr.q
+def columns(pr: Problem, parts: int) -> int:
+    """Outputs of a row that a tile has (COLUMNS), if rows are in ``parts`` parts: all, or a multiple of 8."""
+    return pr.q if parts == 1 else round_up(ceil_div(pr.q, parts), EIGHT)
 
 
-def teams(pr: Problem, rows: int, ni: int) -> int:
-    """Warpgroups that multiply (TEAMS)."""
-    return ceil_div(ni * rows * wide(pr), TEAM)
+@dataclass(frozen=True)
+class Shape:
+    """Outputs of a tile: ``rows`` rows of ``columns`` outputs, of ``images`` images."""
+
+    problem: Problem
+    rows: int
+    columns: int
+    images: int
+
+    @property
+    def wide(self) -> int:
+        """Pixels from one row of a tile to the next (WIDE)."""
+        return round_up(self.columns, 2) if paired(self.problem) else self.columns
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of a tile, those between its rows among them (TILE_PIXELS)."""
+        return self.images * self.rows * self.wide
+
+    @property
+    def teams(self) -> int:
+        """Warpgroups that multiply (TEAMS)."""
+        return ceil_div(self.pixels, TEAM)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block: those that multiply, and a warpgroup that sends."""
+        return 128 * (self.teams + 1)
+
+    @property
+    def places(self) -> int:
+        """How many tiles there are of an output channel."""
+        pr = self.problem
+        return ceil_div(pr.n, self.images) * ceil_div(pr.p, self.rows) * ceil_div(pr.q, self.columns)
+
+    @property
+    def patch(self) -> int:
+        """Numbers of a plane from the first that a tile's taps read to the last."""
+        pr = self.problem
+        (up_h, up_w), (apart_h, apart_w) = pr.stride, pr.dilation
+        down = (self.rows - 1) * up_h + (pr.r - 1) * apart_h
+        return down * pr.w + (self.columns - 1) * up_w + (pr.s - 1) * apart_w + 1
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from a plane of a run to the next (PITCH), where four lanes' channels are in different banks.
+
+        These are two planes apart, or one in tf32, and so 32 bytes at least: eight pixels of tf32, or eight
+        of f16 and the numbers between them where a stride leaves those out.
+        """
+        size = DTYPE_BYTES[self.problem.dtype]
+        odd = BANKS // 4 * size // 4  # 16 bytes, or 32 of tf32: an odd multiple of it
+        found = round_up((self.patch + in_chunk(self.problem) - 1) * size, odd)
+        return found if found // odd % 2 else found + odd
+
+    @property
+    def meets_image(self) -> bool:
+        """Whether every tile reads some of a plane, of which it copies a piece."""
+        pr = self.problem
+
+        def begin(p: int, q: int) -> int:
+            first = (p * pr.stride[0] - pr.pad[0]) * pr.w + q * pr.stride[1] - pr.pad[2]
+            return first - first % in_chunk(pr)
+
+        last = begin(*((ceil_div(size, of_tile) - 1) * of_tile
+                       for size, of_tile in ((pr.p, self.rows), (pr.q, self.columns))))  # fmt: skip
+        return begin(0, 0) + self.pitch // DTYPE_BYTES[pr.dtype] > 0 and last < pr.h * pr.w
+
+    @property
+    def run_out(self) -> int:
+        """Neighbouring pixels that a thread stores at once (RUN_OUT): of a tile, wherever it begins."""
+        pr = self.problem
+        if self.wide != self.columns:
+            return 1
+        most = MOST_RUN // DTYPE_BYTES[pr.dtype_out]
+        begins = self.rows * pr.q if self.columns == pr.q else gcd(pr.q, self.columns)
+        return gcd(gcd(pr.p * pr.q, begins), most)
 
 
-def threads(pr: Problem, rows: int, ni: int) -> int:
-    """Threads of a block: those that multiply, and a warpgroup that sends."""
-    return 128 * (teams(pr, rows, ni) + 1)
-
-
-def patch(pr: Problem, rows: int) -> int:
-    """Numbers of a plane from the first that a tile's taps read to the last."""
-    (up_h, up_w), (apart_h, apart_w) = pr.stride, pr.dilation
-    down = (rows - 1) * up_h + (pr.r - 1) * apart_h
-    return down * pr.w + (pr.q - 1) * up_w + (pr.s - 1) * apart_w + 1
-
-
-def pitch(pr: Problem, rows: int) -> int:
-    """Bytes from a plane of a run to the next (PITCH), where four lanes' channels are in different banks.
-
-    These are two planes apart, or one in tf32, and so 32 bytes at least: eight pixels of tf32, or eight of
-    f16 and the numbers between them where a stride leaves those out.
-    """
-    size = DTYPE_BYTES[pr.dtype]
-    odd = BANKS // 4 * size // 4  # 16 bytes, or 32 of tf32: an odd multiple of it
-    found = round_up((patch(pr, rows) + in_chunk(pr) - 1) * size, odd)
-    return found if found // odd % 2 else found + odd
-
-
-def meets_image(pr: Problem, rows: int) -> bool:
-    """Whether every tile of ``rows`` rows of outputs reads some of a plane, of which it copies a piece."""
-
-    def begin(p: int) -> int:
-        first = (p * pr.stride[0] - pr.pad[0]) * pr.w - pr.pad[2]
-        return first - first % in_chunk(pr)
-
-    last = (ceil_div(pr.p, rows) - 1) * rows
-    return begin(0) + pitch(pr, rows) // DTYPE_BYTES[pr.dtype] > 0 and begin(last) < pr.h * pr.w
+def shape_of(pr: Problem, cf: Values) -> Shape:
+    """Return the outputs of a config's tiles."""
+    return Shape(pr, cf["rows"], columns(pr, cf["parts"]), cf["ni"])
 
 
 def registers(pr: Problem, cf: Values) -> int:
-    """Estimate of the registers a thread needs: to multiply, or to add up the shares of a cluster."""
+    """Estimate of the registers of a thread that multiplies."""
     beside = MARGIN + 2 * pr.s + (0 if paired(pr) else APART)
-    return max(cf["bn"] // 2 + cf["sets"] * WORDS * pr.s + beside, 60 + 4 * cf["sc"])
+    return cf["bn"] // 2 + cf["sets"] * WORDS * pr.s + beside
 
 
-def run_out(pr: Problem, rows: int) -> int:
-    """Neighbouring pixels that a thread stores at once (RUN_OUT): of a tile's rows, wherever it begins."""
-    if wide(pr) != pr.q:
-        return 1
-    most = MOST_RUN // DTYPE_BYTES[pr.dtype_out]
-    return gcd(gcd(pr.p * pr.q, rows * pr.q), most)
+def registers_to_store(cf: Values) -> int:
+    """Estimate of the registers of a thread that adds up the shares of a cluster."""
+    return 60 + 4 * cf["sc"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShiftedTiling:
     """Sizes derived from a problem and a config.
 
-    ``w_bytes``, ``x_bytes``: of a step's filters, of a run; ``tile_pixels``, ``tile_pitch``: of the tile of
-    sums, which overlays these, in numbers; ``x_from``, ``bars_from``: where runs and barriers begin.
+    ``w_bytes``, ``x_bytes``: of a step's filters, of a run; ``tile_pitch``: of the tile of sums, which
+    overlays these, in numbers; ``x_from``, ``bars_from``: where runs and barriers begin.
     """
 
     k_tiles: int
     tiles: int
     w_bytes: int
     x_bytes: int
-    tile_pixels: int
     tile_pitch: int
     x_from: int
     bars_from: int
@@ -121,17 +162,15 @@ class ShiftedTiling:
 
 def tiling_of(pr: Problem, cf: Values) -> ShiftedTiling:
     """Return the tiling of a config."""
-    rows, ni, bn = cf["rows"], cf["ni"], cf["bn"]
+    shape, bn, chunks = shape_of(pr, cf), cf["bn"], cf["chunks"]
     k_tiles = ceil_div(pr.k, bn)
-    w_bytes = bn * PIECE * cf["chunks"] * pr.s
-    x_bytes = ni * channels(pr, cf["chunks"]) * pitch(pr, rows)
-    tile_pixels = ni * rows * wide(pr)
-    tile_pitch = round_up(tile_pixels, 8) + 4  # two channels on, 8 or 24 banks on
+    w_bytes = bn * PIECE * chunks * pr.s
+    x_bytes = shape.images * channels(pr, chunks) * shape.pitch
+    tile_pitch = round_up(shape.pixels, 8) + 4  # two channels on, 8 or 24 banks on
     x_from = cf["stages"] * w_bytes
     bars_from = round_up(max(x_from + cf["xs"] * x_bytes, bn * tile_pitch * 4), BANKS)
     return ShiftedTiling(
-        k_tiles=k_tiles, tiles=ceil_div(pr.n, ni) * ceil_div(pr.p, rows) * k_tiles,
-        w_bytes=w_bytes, x_bytes=x_bytes, tile_pixels=tile_pixels, tile_pitch=tile_pitch, x_from=x_from,
-        bars_from=bars_from,
+        k_tiles=k_tiles, tiles=round_up(shape.places, cf["cm"]) * k_tiles,
+        w_bytes=w_bytes, x_bytes=x_bytes, tile_pitch=tile_pitch, x_from=x_from, bars_from=bars_from,
         shared_bytes=bars_from + BARRIERS * (cf["stages"] + cf["xs"]) + ALIGNMENT,
     )  # fmt: skip

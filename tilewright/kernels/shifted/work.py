@@ -5,17 +5,26 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.work import BULK, EIGHTH, FETCH, LINE, LOOP, POWER, SENDING, SENDING_MORE
+from tilewright.kernels.hopper.work import (
+    ALONE,
+    BULK,
+    EIGHTH,
+    FETCH,
+    LINE,
+    LOOP,
+    POWER,
+    SENDING,
+    SENDING_MORE,
+)
 from tilewright.kernels.limits import resident
 from tilewright.kernels.shifted.tile import (
     channels,
     paired,
     registers,
-    run_out,
+    registers_to_store,
     runs,
+    shape_of,
     steps,
-    teams,
-    threads,
     tiling_of,
 )
 from tilewright.kernels.work import GpuWork
@@ -35,20 +44,21 @@ ADDED = 50.0  # for an output, and each share of it
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count the work of one block and one thread."""
-    tiling, rows, ni, bn, sc = tiling_of(pr, cf), cf["rows"], cf["ni"], cf["bn"], cf["sc"]
+    tiling, shape, bn, sc = tiling_of(pr, cf), shape_of(pr, cf), cf["bn"], cf["sc"]
     chunks, of_step = cf["chunks"], cf["chunks"] // 2  # products of a tap
-    of_block, need = threads(pr, rows, ni), registers(pr, cf)
-    warps, outputs, share = 4 * teams(pr, rows, ni), ni * bn * rows * pr.q, ceil_div(steps(pr, chunks), sc)
+    need = max(registers(pr, cf), registers_to_store(cf))
+    of_block, warps, share = shape.threads, 4 * shape.teams, ceil_div(steps(pr, chunks), sc)
+    outputs = bn * shape.images * shape.rows * shape.columns
     of_all = runs(pr, chunks)
     patches = min(of_all, ceil_div(share - 1, pr.r) + 1) if sc > 1 else of_all
     words = (pr.s - 1) * pr.dilation[1] + pr.stride[1] + 2  # of 2 bytes, under two pixels
     loads = share * of_step * 4 * (words / 2 if paired(pr) else pr.s)  # of a thread
     conflicts = float(max(1, min(pr.stride[1], 4)))
     read = bn * 32 / LINE  # cycles to read the filter's part of a product
-    products = share * pr.s * teams(pr, rows, ni) * of_step
+    products = share * pr.s * shape.teams * of_step
     x_bytes, w_bytes = patches * float(tiling.x_bytes), share * float(tiling.w_bytes)
-    runs_out = outputs / run_out(pr, rows) / sc / of_block  # of a thread
-    sending = (SENDING + ni * channels(pr, chunks) / SENDERS * SENDING_MORE) * patches / share
+    runs_out = outputs / shape.run_out / sc / of_block  # of a thread
+    sending = (SENDING + shape.images * channels(pr, chunks) / SENDERS * SENDING_MORE) * patches / share
     product = POWER * max(EIGHTH * bn / 8, read)
     alone = of_step * (READING + pr.s * product) if cf["sets"] == 1 else 0.0
     waits = SHARED / share if sc > 1 else 0.0
@@ -59,11 +69,12 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         turn_cycles=max(COPYING / (cf["xs"] * pr.r), LOOP, sending, alone) + waits,
         fma=4.0 * share * pr.s * of_step, shared_loads=loads,
         staging=60.0 + loads * (WORD + (0.0 if paired(pr) else ROUNDED)) + share * STEP,
-        epilogue=40.0 + bn / 2 * 1.5 + runs_out * (STORED + ADDED * sc * run_out(pr, rows)),
+        epilogue=40.0 + bn / 2 * 1.5 + runs_out * (STORED + ADDED * sc * shape.run_out),
         wavefronts=loads * conflicts * warps + 0.6 * (products * read + (x_bytes + w_bytes) / LINE),
-        load_bytes=BULK * (x_bytes + w_bytes), store_sectors=outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
+        load_bytes=BULK * (x_bytes + w_bytes * (ALONE + (1.0 - ALONE) / cf["cm"])),
+        store_sectors=outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        fetch=FETCH, cluster=1, gang=sc, tile_bytes=4.0 * outputs,
+        fetch=FETCH, cluster=1, gang=sc * cf["cm"], tile_bytes=4.0 * outputs,
         useful=pr.z_elements * sc / (outputs * tiling.tiles * sc), register_intensity=0.0,
         block_intensity=2.0 * outputs * pr.r * pr.s * channels(pr, chunks) * patches / (x_bytes + w_bytes),
         tensor_cycles=products * product,
