@@ -8,7 +8,7 @@
 //   bar_expect                  arrive, and announce bytes
 //   bar_after_copies            arrive when this thread's copies so far (cp.async) have come
 //   copy_bulk                   bytes from global memory, that arrive on a barrier: 16 or a multiple
-//   copy_bulk_to                the same to the same place of several blocks of the cluster, and each one's own barrier:
+//   copy_bulk_to                the same, to one place of several blocks of the cluster, and each one's own barrier:
 //                               those whose bits of `blocks` are set
 
 typedef unsigned shared_t;

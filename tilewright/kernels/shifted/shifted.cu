@@ -11,18 +11,18 @@
 //   plane 1   [                               ] bytes            them, r * dilation rows and s * dilation columns on
 //   ...                                                      columns: KB output channels
 //
-// The tile is ROWS whole rows of y (rows), or IMAGES whole images (ni), or COLUMNS of a row (parts), of KB channels (bn).
-// What lies outside of the image is no part of a plane: a lane knows which rows and columns of the filter see each of its
-// pixels.
+// The tile is ROWS whole rows of y (rows), or IMAGES whole images (ni), or COLUMNS of a row (parts), of KB channels
+// (bn). What lies outside of the image is no part of a plane: a lane knows which rows and columns of the filter see
+// each of its pixels.
 //
 //   warpgroups 0 .. TEAMS - 1   multiply, 64 pixels each
 //   last one, warp 0            sends filters, STAGES steps ahead (stages)
 //             warps 1 .. 3      send planes, X_STAGES runs ahead (xs): one bulk copy each
 //
 // The sum may be split SC ways across a cluster (sc): each block then finishes some channels of the tile, whose sums it
-// reads from the shared memory of all. SHARERS tiles of the same channels may be side by side in it (cm): each block sends
-// a part of each step's filters to all. Where sums need more registers than all threads can have, those who send hand
-// theirs on (HANDS_ON).
+// reads from the shared memory of all. SHARERS tiles of the same channels may be side by side in it (cm): each block
+// sends a part of each step's filters to all. Where sums need more registers than all threads can have, those who send
+// hand theirs on (HANDS_ON).
 // Example: n16c64h56w56k128r3s3p1u2 in f16, ROWS = 4, KB = 128: 7 x 16 blocks of 112 pixels by two teams; one run of 64
 // planes, 9 rows of 56 pixels each, and 3 steps of 3 filters of 16 KB.
 

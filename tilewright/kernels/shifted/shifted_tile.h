@@ -5,8 +5,8 @@
 //               PITCH bytes of each
 //   BARS_FROM   barriers
 //
-//   Block find_block   its tile: images from n0 on, rows from p0 on, columns from q0 on, channels from k0 on; its share of
-//                      the sum
+//   Block find_block   its tile: images from n0 on, rows from p0 on, columns from q0 on, channels from k0 on; its
+//                      share of the sum
 //   Lane find_lane     its two pixels: where they are in a plane of the first tap, and which taps see them
 
 #include "epilogue.h"
