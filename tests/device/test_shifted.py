@@ -26,7 +26,7 @@ __all__ = ["runtime"]  # a fixture
 
 KIND = family_of("shifted")
 H100 = for_architecture("sm_90")
-BASE = dict(rows=1, parts=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, cm=1, xs=1, stages=2)
+BASE = dict(rows=1, parts=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2)
 LAYERS = (
     ("n2c72h10w12k40r3s3p1-f16+bias+add0.5+relu", dict(rows=4)),  # the last tile has fewer rows
     ("n1c136h9w8k70r3s3p1-bf16", dict(rows=9, bn=64, chunks=8, xs=2, stages=3)),  # channels past the last
@@ -44,11 +44,14 @@ LAYERS = (
     ("n1c130h4w8k130r3s3p1-f16", dict(rows=4, bn=128, chunks=8, xs=3, sc=8)),
     ("n1c16h4w250k32r3s3p1-f16", dict(rows=1)),  # as wide as a whole row may be
     ("n2c36h1w400k40r1s3p0x1u1x2-f16+bias", dict(parts=4, xs=2)),  # 200 outputs by 56
-    ("n1c40h3w130k33r3s3p1-bf16+add", dict(parts=3, cm=2)),  # 130 by 48; 9 tiles by two blocks
-    ("n2c20h1w300k36r1s5p0x2-tf32+bias", dict(parts=5, cm=4, sc=2)),  # 300 by 64
-    ("n1c72h10w12k72r3s3p1-f16", dict(rows=4, cm=2)),  # three tiles by two blocks: one has no image
-    ("n3c40h6w12k33r3s3p1-tf32+bias", dict(rows=6, ni=2, cm=2, sets=1)),
-    ("n1c40h16w16k250r3s3p1-f16+bias", dict(rows=8, bn=256, cm=2)),  # registers are handed on
+    ("n1c40h3w130k33r3s3p1-bf16+add", dict(parts=3)),  # 130 by 48
+    ("n2c20h1w300k36r1s5p0x2-tf32+bias", dict(parts=5, sc=2)),  # 300 by 64
+    ("n1c40h16w16k250r3s3p1-f16+bias", dict(rows=8, bn=256)),  # registers are handed on
+    ("n2c40h7w7k33r3s3p1-f16+bias", dict(rows=7, ni=2)),  # planes that begin anywhere
+    ("n1c72h9w5k40r3s3p1u2-bf16+add", dict(rows=3, chunks=8, xs=2)),
+    ("n3c40h14w14k33r3s3p1u2-f16", dict(rows=7, ni=2)),
+    ("n1c56h1w187k33r1s5p0x2d1x2-f16+bias", dict(parts=3, sc=2)),
+    ("n2c24h5w7k36r2s3p1.0.0.2d2x1-tf32+bias", dict(rows=4, ni=2)),
     ("n1c24h16w16k130r3s3p1-f16+bias", dict(rows=16, bn=128, sets=1, stages=3)),
 )
 
@@ -94,6 +97,8 @@ def test_configs_by_emulation(text: str, runtime: Runtime) -> None:
         "n5c68h26w28k164r5s5p2-bf16+silu",
         "n2c40h40w120k48r7s7p3u2-f16",
         "n2c40h24w64k80r3s3p2d2-tf32+bias",
+        "n8c136h17w17k200r3s3p1-f16+bias", "n17c264h7w7k130r3s3p1u2-bf16+add", "n5c40h13w9k64r5s3p2x1d2-f16",
+        "n9c130h7w7k72r3s3p1-tf32", "n2c72h1w1999k200r1s3u1x2-f16+bias+relu",
     ),
 )
 def test_configs_on_a_gpu(text: str, device: str, runtime: Runtime) -> None:
@@ -132,9 +137,7 @@ def test_pairs_of_pixels_and_pieces_of_channels() -> None:
         ("n1c64h56w56k64r1s1-f16", "one tap"),
         ("n1c64h56w56k64r3s3p1g2-f16", "one group"),
         ("n1c64h56w56k64r3s3p1-f16+maxpool2", "does not pool"),
-        ("n1c64h14w14k64r3s3p1-f16", "multiples of 16 bytes"),
-        ("n1c64h7w7k64r3s3p1-tf32", "multiples of 16 bytes"),
-        ("n1c64h8w7k64r3s3p1-f16", "an even number"),
+        ("n8c3h5w5k64r3s3p1-f16", "multiples of 16 bytes"),
         ("n1c64h32w32k64r17s1p8x0-f16", "15 at most"),
         ("n1c3h224w224k768r14s14u14-f16", "no room"),
         ("n1c16h8w8k9r3s3p24-tf32", "padding alone"),

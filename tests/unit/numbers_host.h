@@ -51,6 +51,9 @@ static unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
     for (int i = 0; i < 4; i++) word |= (both >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
     return word;
 }
+static unsigned __funnelshift_r(unsigned low, unsigned high, int bits) {
+    return ((unsigned long)high << 32 | low) >> bits;
+}
 template <class to_t, class from_t> static void store_run(int count, to_t *to, const from_t *from) {
     CHECK((size_t)to % min(count * sizeof(to_t), (size_t)16) == 0, "a store that is not aligned");
     for (int i = 0; i < count; i++) to[i] = from[i];
@@ -61,6 +64,15 @@ template <class type> static void load_run(int count, type *to, const type *from
 }
 #include "products.h"
 #include TILE
+
+static int __reduce_add_sync(unsigned, int v) {  // of a warp
+    static int each[CLUSTER * THREADS];
+    const int first = me->block * THREADS + me->thread / 32 * 32;
+    int sum = 0;
+    each[first + me->thread % 32] = v, meet_warp();
+    for (int lane = 0; lane < 32; lane++) sum += each[first + lane];
+    return meet_warp(), sum;
+}
 
 // ---- memory, and what is kept of each thread
 alignas(1024) static unsigned char memory[CLUSTER * ROOM];  // shared
@@ -105,10 +117,6 @@ static void copy_bulk(shared_t to, const void *from, int bytes, shared_t bar) {
     CHECK(known && is_whole(from, to, bytes), "a copy of %d bytes to %d", bytes, place_of(to));
     CHECK(is_seen(to, bytes), "a copy to what is not seen by copies yet");
     copy(to, bytes, bar, [=] { memcpy(memory + to, from, bytes); });
-}
-static void copy_bulk_to(shared_t to, const void *from, int bytes, shared_t bar, unsigned blocks) {
-    for (int rank = 0; rank < CLUSTER; rank++)
-        if (blocks >> rank & 1) copy_bulk(of_block(to, rank), from, bytes, of_block(bar, rank));
 }
 static acc_t load_of_block(shared_t from) {
     CHECK(alive[block_of(from)], "block %d is gone", block_of(from));

@@ -24,7 +24,7 @@ SHIFTED = family_of("shifted")
 H100 = for_architecture("sm_90")
 # Copies at once, after a while or last; products the same; who arrives lingers or not: each of these once.
 SEEDS = 18
-BASE = dict(rows=1, parts=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, cm=1, xs=1, stages=2)
+BASE = dict(rows=1, parts=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2)
 
 # More runs than buffers for them, or, of the last and of shares in tf32, one that nothing was in before.
 CASES: dict[str, tuple[str, dict[str, int]]] = {
@@ -43,10 +43,11 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "tf32, images": ("n3c65h4w4k33r3s3p1-tf32+add", dict(rows=4, ni=2, chunks=8, xs=2)),
     "tf32, two teams": ("n1c33h9w8k32r3s3p1-tf32", dict(rows=9, xs=2, sets=1, stages=3)),
     "tf32, shares meet": ("n1c40h5w8k33r3s3p1-tf32", dict(rows=5, sc=2, xs=2)),
-    "filters shared": ("n3c65h4w8k33r3s3p1-f16+bias", dict(rows=4, cm=2, stages=3)),  # three tiles by two
-    "filters and sums shared": ("n1c65h4w8k33r3s3p1-bf16+add", dict(rows=1, sc=2, cm=4, xs=2)),
     "parts of a row": ("n2c65h1w136k33r1s3p0x1-f16+bias", dict(parts=3, stages=3)),  # 136 by 48
     "parts of rows": ("n1c40h3w280k32r3s3p1u2-f16", dict(parts=3, sets=1)),
+    "planes that begin anywhere": ("n3c40h3w5k33r3s3p1-f16+bias", dict(rows=3, ni=2, xs=2)),
+    "tf32, planes that begin anywhere": ("n2c20h5w3k33r3s3p1u2-tf32", dict(rows=2, xs=2)),
+    "even planes that begin anywhere": ("n1c40h6w6k33r3s3p1u2-bf16", dict(rows=2, sc=2)),
     "registers handed on": ("n1c24h4w8k161r1s3p0x1-f16", dict(rows=4, bn=192, mb=2, sets=1)),  # one step
     "a buffer for each run": ("n1c65h4w8k32r3s3p1-f16", dict(rows=2, xs=3, stages=6)),
 }
@@ -58,25 +59,25 @@ SLIPS = (
     ("bar_wait(W_EMPTY(slot), parity);", "bar_wait(W_EMPTY(slot), !parity);", "one buffer", "all wait"),
     ("bar_expect(W_FULL(slot), S * W_BYTES);", "bar_expect(W_FULL(slot), W_BYTES);", "one set",
      ", not |all wait"),
-    ("b->sc * SHARERS);\n        NEXT(slot, parity, STAGES);",
-     "b->sc * SHARERS);\n        if (++slot == STAGES) slot = 0;", "several buffers",
+    ("S * W_BYTES, W_FULL(slot));\n        NEXT(slot, parity, STAGES);",
+     "S * W_BYTES, W_FULL(slot));\n        if (++slot == STAGES) slot = 0;", "several buffers",
      "written while|all wait"),
     # who sends planes
-    ("bar_wait(X_EMPTY(slot), parity);", "", "one buffer", ", not |all wait"),
+    ("bar_wait(X_EMPTY(slot), parity);", "", "one buffer", ", not |all wait|arrivals"),
     ("bar_wait(X_EMPTY(slot), parity);", "bar_wait(X_EMPTY(slot), !parity);", "one set", "all wait"),
     ("NEXT(slot, parity, X_STAGES);", "if (++slot == X_STAGES) slot = 0;", "one set",
      ", not |arrivals|all wait"),
-    ("b->images * planes * bytes", "IMAGES * planes * bytes", "images", "all wait"),
-    ("(CHANNELS_OF(run) - sender", "(CHANNELS - sender", "one buffer", "a copy of|all wait"),
-    ("}\n        __syncwarp();\n        if (lane < planes)", "}\n        if (lane < planes)", "one buffer",
-     ", not |all wait"),
+    ("__reduce_add_sync(0xffffffffu, images * bytes);", "images * bytes;", "images", ", not |all wait"),
+    ("c < CHANNELS_OF(run) ?", "c < CHANNELS ?", "one buffer", "a copy of|all wait"),
+    ("}\n        __syncwarp();\n        NO_UNROLL", "}\n        NO_UNROLL", "one buffer", ", not |all wait"),
+    (" + piece.at * (int)sizeof(in_t)", "", "planes that begin anywhere", ", not "),
     ("run <= (b->last - 1) / R", "run < b->last / R", "shares meet", "all wait"),
     ("int run = b->first / R;", "int run = (b->first + R - 1) / R;", "shares meet", "all wait|, not "),
     # who multiplies
     ("bar_wait(X_FULL(x_slot), x_parity);", ";", "several buffers", ", not "),
     ("bar_wait(X_FULL(x_slot), x_parity);", "bar_wait(X_FULL(x_slot), !x_parity);", "one set",
      ", not |all wait"),
-    ("bar_wait(W_FULL(slot), parity);", "", "a buffer for each run", ", not "),
+    ("bar_wait(W_FULL(slot), parity);", "", "a buffer for each run", ", not |written while"),
     ("bar_wait(W_FULL(slot), parity);", "bar_wait(W_FULL(slot), !parity);", "several buffers",
      ", not |all wait"),
     ("r == 0 || step == b->first", "r == 0", "shares meet", ", not "),
@@ -86,12 +87,12 @@ SLIPS = (
      ", not |all wait"),
     ("if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));", "", "one buffer", "all wait"),
     ("r = 0;\n            if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));",
-     "r = 0;\n            bar_arrive(X_EMPTY(x_slot));", "one buffer", ", not |arrivals"),
+     "r = 0;\n            bar_arrive(X_EMPTY(x_slot));", "one buffer", ", not |arrivals|all wait"),
     ("if (++r == R) {\n            r = 0;\n            if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));",
      "if (r == 0 && THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));\n"
      "        if (++r == R) {\n            r = 0;", "one buffer", ", not |all wait"),  # too early
     ("left, slot, done);", "left, slot, slot);", "one buffer", "written while"),  # too early
-    ("if (i == SETS - 1 && done >= 0) give_back(bars, b, done);", "",
+    ("if (i == SETS - 1 && done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));", "",
      "one set, long runs", "all wait"),
     ("i == SETS - 1 && done >= 0", "done >= 0", "long runs", "written while|arrivals"),
     ("for (int j = 0; j < 4 * S; j++)", "for (int j = 0; j < 0; j++)", "one set", "keeps before the fence"),
@@ -108,34 +109,21 @@ SLIPS = (
     (" && (C % CHANNELS == 0 || c < left)", "", "tf32, shares meet", ", not "),
     # the block
     ("bar_init(W_FULL(i), 1)", "bar_init(W_FULL(i), 4)", "one buffer", "all wait"),
-    ("bar_init(W_EMPTY(i), 4 * TEAMS * SHARERS)", "bar_init(W_EMPTY(i), 4)", "two teams", "written while"),
+    ("bar_init(W_EMPTY(i), 4 * TEAMS)", "bar_init(W_EMPTY(i), 4)", "two teams", "written while"),
     ("bar_init(X_FULL(i), SENDERS)", "bar_init(X_FULL(i), 1)", "one buffer", ", not |arrivals|all wait"),
     ("bar_init(X_EMPTY(i), 4 * TEAMS)", "bar_init(X_EMPTY(i), 4)", "two teams", ", not |all wait"),
     ("bar_init_done();", "", "one buffer", "not seen by copies"),
-    ("else BARRIER();\n    if (warp < 4 * TEAMS) {", "if (warp < 4 * TEAMS) {", "one buffer", "no barrier"),
+    ("BARRIER();\n    if (warp < 4 * TEAMS) {", "if (warp < 4 * TEAMS) {", "one buffer", "no barrier"),
     ("TEAMS_SYNC();  //", "//", "two teams", ", not "),
     ("}\n    BARRIER();\n#if HANDS_ON", "}\n#if HANDS_ON", "one set", ", not "),
     ("CLUSTER_BARRIER();  //", "BARRIER();  //", "shares meet", ", not "),
-    ("store_tile(y, bias, z, (SHARED acc_t *)shared, &b);\n#if SC > 1\n    CLUSTER_READ();\n#endif",
-     "#if SC > 1\n    CLUSTER_READ();\n#endif\n    store_tile(y, bias, z, (SHARED acc_t *)shared, &b);",
+    ("store_tile(y, bias, z, (SHARED acc_t *)shared, &b);\n#if SC > 1\n    CLUSTER_READ();",
+     "#if SC > 1\n    CLUSTER_READ();\n    store_tile(y, bias, z, (SHARED acc_t *)shared, &b);",
      "shares of two steps", "is gone"),
     ("CLUSTER_LEAVE();", "", "shares meet", "is gone"),
-    ("__syncwarp();\n    }\n    BARRIER();", "__syncwarp();\n        MORE_REGISTERS(REGS_ALL);\n    }\n    BARRIER();",
+    ("__syncwarp();\n    }\n    BARRIER();",
+     "__syncwarp();\n        MORE_REGISTERS(REGS_ALL);\n    }\n    BARRIER();",
      "registers handed on", "all wait"),
-    # blocks that share filters
-    ("const int mine = S * W_BYTES / SHARERS,", "const int mine = S * W_BYTES,", "filters shared",
-     "a copy |all wait|, not "),
-    ("part = b->sharer * mine;", "part = 0;", "filters shared", ", not |all wait"),
-    ("w + W_OF(b, step) + part, mine", "w + W_OF(b, step), mine", "filters shared", ", not "),
-    ("((1u << SHARERS) - 1) << b->sc * SHARERS", "((1u << SHARERS) - 1)", "filters and sums shared",
-     ", not |all wait|arrivals|is gone|written while"),
-    ("W_EMPTY(slot), b->sc * SHARERS + lane", "W_EMPTY(slot), lane", "filters and sums shared",
-     "all wait|arrivals|written while|is gone"),
-    ("if (lane < SHARERS) {", "if (lane < 1) {", "filters shared", "all wait|written while"),
-    ("if (SHARERS > 1) CLUSTER_BARRIER();\n    else", "", "filters shared",
-     "all wait|arrivals|no barrier|is gone|, not "),
-    ("CLUSTER_LEAVE();", "", "filters shared", "is gone"),
-    ("share * SHARERS + sharer", "share", "filters and sums shared", ", not "),
 )  # fmt: skip
 
 

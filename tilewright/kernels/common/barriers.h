@@ -8,8 +8,6 @@
 //   bar_expect                  arrive, and announce bytes
 //   bar_after_copies            arrive when this thread's copies so far (cp.async) have come
 //   copy_bulk                   bytes from global memory, that arrive on a barrier: 16 or a multiple
-//   copy_bulk_to                the same, to one place of several blocks of the cluster, and each one's own barrier:
-//                               those whose bits of `blocks` are set
 
 typedef unsigned shared_t;
 
@@ -49,9 +47,4 @@ INLINE void bar_after_copies(shared_t bar) {
 INLINE void copy_bulk(shared_t to, const void *from, int bytes, shared_t bar) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  ::"r"(to), "l"(from), "r"(bytes), "r"(bar) : "memory");
-}
-INLINE void copy_bulk_to(shared_t to, const void *from, int bytes, shared_t bar, unsigned blocks) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-                 "[%0], [%1], %2, [%3], %4;"
-                 ::"r"(to), "l"(from), "r"(bytes), "r"(bar), "h"((unsigned short)blocks) : "memory");
 }

@@ -184,9 +184,14 @@ INLINE acc_t read1(shared_t shared, int at) {
     return *(acc_t *)&bits;
 }
 
-INLINE void bulk_copy(shared_t to, const void *from, int bytes, shared_t bar, unsigned blocks) {
-    if (COPIES > 1) copy_bulk_to(to, from, bytes, bar, blocks);
-    else copy_bulk(to, from, bytes, bar);
+INLINE void bulk_copy(shared_t to, const void *from, int bytes, shared_t bar, unsigned mask) {
+#if COPIES > 1
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1], %2, [%3], %4;"
+                 ::"r"(to), "l"(from), "r"(bytes), "r"(bar), "h"((unsigned short)mask) : "memory");
+#else
+    copy_bulk(to, from, bytes, bar);
+#endif
 }
 #if X_IS_MAP
 INLINE void image_copy(shared_t to, const void *map, int c, int v, int h, int n, int phase_v, int phase_h,

@@ -20,9 +20,8 @@
 //             warps 1 .. 3      send planes, X_STAGES runs ahead (xs): one bulk copy each
 //
 // The sum may be split SC ways across a cluster (sc): each block then finishes some channels of the tile, whose sums it
-// reads from the shared memory of all. SHARERS tiles of the same channels may be side by side in it (cm): each block
-// sends a part of each step's filters to all. Where sums need more registers than all threads can have, those who send
-// hand theirs on (HANDS_ON).
+// reads from the shared memory of all. Where sums need more registers than all threads can have, those who send hand
+// theirs on (HANDS_ON).
 // Example: n16c64h56w56k128r3s3p1u2 in f16, ROWS = 4, KB = 128: 7 x 16 blocks of 112 pixels by two teams; one run of 64
 // planes, 9 rows of 56 pixels each, and 3 steps of 3 filters of 16 KB.
 
@@ -48,12 +47,10 @@ BOUNDED_KERNEL(shifted, THREADS, MIN_BLOCKS)
     fill_tile(shared, x, w, &b);
 #if SC > 1
     CLUSTER_BARRIER();  // all shares are there
-#else
-    CLUSTER_READ();  // this block gives no filters back any more
 #endif
     store_tile(y, bias, z, (SHARED acc_t *)shared, &b);
 #if SC > 1
-    CLUSTER_READ();
+    CLUSTER_READ();  // nobody leaves before its sums are read
+    CLUSTER_LEAVE();
 #endif
-    CLUSTER_LEAVE();  // nobody leaves before its sums are read, and its filters given back
 }

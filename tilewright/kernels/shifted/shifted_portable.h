@@ -10,26 +10,31 @@ INLINE acc_t number_at(const SHARED unsigned char *from) {
 }
 
 // What a product gives a lane: its two pixels times the channels of the tile that it has.
-INLINE void multiply_tap(acc_t *sums, const SHARED unsigned char *rows, const SHARED unsigned char *run, Lane me,
-                         int r, int s, int channels) {
+INLINE void multiply_tap(acc_t *sums, const SHARED unsigned char *rows, const SHARED unsigned char *run, const Block *b,
+                         Lane me, int r, int s, int channels) {
     for (int i = 0; i < SUMS / 2; i++) {
         const int row = i / 2 * 8 + me.t * 2 + i % 2;
         for (int c = 0; c < channels; c++) {
-            const SHARED unsigned char *from = run + c * PITCH + TAP_BYTES(r, s) + (PAIRED ? ODD * 2 : 0);
+            const SHARED unsigned char *from = run + c * PITCH + TAP_BYTES(r, s);
             const int at = row * (CHUNKS * 16) + c * (int)sizeof(in_t);
             const acc_t w = number_at(rows + (at ^ (at >> 7 & (CHUNKS - 1)) << 4));  // swizzled (hopper.h)
-            for (int h = 0; h < 2; h++)
-                sums[i / 2 * 4 + i % 2 + h * 2] += (SEES(me, h, r, s) ? number_at(from + me.from[h]) : 0) * w;
+            for (int h = 0; h < 2; h++) {
+                const int number = me.place[h] + LEAD(b, c);
+                const SHARED unsigned char *one = from + me.image[h] * IMAGE_BYTES + number * (int)sizeof(in_t);
+                sums[i / 2 * 4 + i % 2 + h * 2] += (SEES(me, h, r, s) ? number_at(one) : 0) * w;
+            }
         }
     }
 }
 
 INLINE void copy_run(SHARED unsigned char *run, const GLOBAL in_t *x, const Block *b, int first) {
-    const int low = LOW(b), count = HIGH(b) - low, channels = CHANNELS_OF(first);
-    for (int at = THREAD(0); at < b->images * channels * count; at += THREADS) {
-        const int c = at / count % channels, image = at / count / channels, px = low + at % count;
-        *(SHARED in_t *)(run + image * IMAGE_BYTES + c * PITCH + (px - b->begin) * sizeof(in_t)) =
-            x[X_OF(b, image, first * CHANNELS + c) + px];
+    const int channels = CHANNELS_OF(first);
+    for (int plane = THREAD(0); plane < b->images * channels; plane += THREADS) {
+        const int c = plane % channels, image = plane / channels;
+        const Piece piece = find_piece(b, c);
+        const GLOBAL in_t *from = x + RUN_OF(b, image, first) + piece.low;
+        SHARED in_t *to = (SHARED in_t *)(run + image * IMAGE_BYTES + c * PITCH) + piece.at;
+        for (int i = 0; i < piece.count; i++) to[i] = from[i];
     }
 }
 
@@ -49,7 +54,8 @@ INLINE void fill_tile(SHARED unsigned char *shared, const GLOBAL in_t *x, const 
             copy_run(shared + X_FROM, x, b, run);
             BARRIER();
             for (int s = 0; s < S && multiplies; s++)
-                multiply_tap(part, shared + s * W_BYTES, shared + X_FROM, me, step % R, s, CHANNELS_OF(run));
+                multiply_tap(part, shared + s * W_BYTES, shared + X_FROM, b, me, step % R, s,
+                             CHANNELS_OF(run));
         }
         for (int i = 0; i < SUMS; i++) sums[i] += part[i];
     }

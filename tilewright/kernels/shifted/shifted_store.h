@@ -11,11 +11,11 @@ INLINE void keep_sums(SHARED acc_t *tile, const acc_t sums[SUMS], int warp, int 
 }
 
 // RUN_OUT neighbours of the tile, of all shares one after the other.
-INLINE void add_shares(acc_t v[RUN_OUT], SHARED acc_t *tile, int at, int sharer) {
+INLINE void add_shares(acc_t v[RUN_OUT], SHARED acc_t *tile, int at) {
 #if SC > 1 && defined(__CUDACC__)
     UNROLL for (int i = 0; i < RUN_OUT; i++) v[i] = 0;
     UNROLL for (int share = 0; share < SC; share++) {
-        const shared_t there = of_block(place_of(tile + at), share * SHARERS + sharer);
+        const shared_t there = of_block(place_of(tile + at), share);
         UNROLL for (int i = 0; i < RUN_OUT; i++) {
             acc_t more;
             asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(more) : "r"(there + i * 4) : "memory");
@@ -40,7 +40,7 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
         const offset_t to = (((offset_t)(b->n0 + image) * K + k) * P + b->p0) * Q + b->q0 + at;
         acc_t v[RUN_OUT];
         done_t out[RUN_OUT];
-        add_shares(v, tile, row * TILE_PITCH + image * PIXELS + px, b->sharer);
+        add_shares(v, tile, row * TILE_PITCH + image * PIXELS + px);
 #if Y_VECTOR
         before_pool_run(RUN_OUT, v, bias, k, 0, z, to);
         UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_OF(v[i], k);

@@ -29,45 +29,51 @@
 #define FIRST_STEP(share) (STEPS * (share) / SC)
 #define CHANNELS_OF(run) (C % CHANNELS == 0 ? CHANNELS : min(CHANNELS, C - (run) * CHANNELS))
 
-// PAIRED: rows are an even number of pixels, so that the first tap's is the second half of a word (ODD) everywhere or
-// nowhere, and a word is in the image, or outside of it, with both halves. Where pixel h is under tap s: halves from
-// the first word's on, of WORDS words.
-#define ODD (PAD_L % 2)
+// PAIRED: where rows are an even number of pixels (EVEN), the first tap's is the second half of a word (ODD) everywhere
+// or nowhere, and a word is in the image, or outside of it, with both halves. Elsewhere words are moved by a half where
+// they must be, one more of them. Where pixel h is under tap s: halves from the first word's on, of WORDS words.
+#define EVEN (W % 2 == 0)
+#define ODD (EVEN && PAD_L % 2)
 #define HALF_OF(s, h) (ODD + (s) * DIL_W + (h) * STR_W)
 #define WORDS (HALF_OF(S - 1, 1) / 2 + 1)
 
 typedef struct {
     int n0, p0, q0, k0, images, rows, columns, channels;  // what is first, and how many there are
     int tile, sc, first, last;                            // tile of channels; share of the sum, its steps
-    int sharer;                                           // which of those that have the same filters
-    int begin, lead;  // element of a plane where its run begins; where the first tap does
+    int start;                                            // element of a plane under the first tap, or before it
 } Block;
 
 INLINE Block find_block(int id) {
     Block b;
-    b.sc = id % CLUSTER / SHARERS;
-    b.sharer = id % SHARERS;
-    b.tile = id / CLUSTER % K_TILES;
-    const int place = id / CLUSTER / K_TILES * SHARERS + b.sharer;  // the last ones may have no image
+    const int place = id / SC / K_TILES;
+    b.sc = id % SC;
+    b.tile = id / SC % K_TILES;
     b.q0 = place % Q_TILES * COLUMNS;
     b.p0 = place / Q_TILES % P_TILES * ROWS;
     b.n0 = place / Q_TILES / P_TILES * IMAGES;
     b.k0 = b.tile * KB;
-    b.images = max(min(IMAGES, N - b.n0), 0);
+    b.images = min(IMAGES, N - b.n0);
     b.rows = min(ROWS, P - b.p0);
     b.columns = min(COLUMNS, Q - b.q0);
     b.channels = min(KB, K - b.k0);
     b.first = FIRST_STEP(b.sc), b.last = FIRST_STEP(b.sc + 1);
-    const int first = (b.p0 * STR_H - PAD_T) * W + b.q0 * STR_W - PAD_L;  // may be before the plane
-    b.lead = first & (EACH - 1);
-    b.begin = first - b.lead;
+    b.start = (b.p0 * STR_H - PAD_T) * W + b.q0 * STR_W - PAD_L;
     return b;
 }
 
+// Images begin at pieces of 16 bytes, planes anywhere, copies at pieces: how many elements before channel c's `start`.
+#define LEAD(b, c) ((int)((c) * (unsigned)(H * W) + (b)->start) & (EACH - 1))
+
+// Which channel of a run a lane has in either half of product i, behind those of the lanes before it (LANE_CHANNELS
+// each): of numbers of 2 bytes that one and the next.
+#define LANE_CHANNELS (EACH / 4)
+#define CHANNEL_OF(i, half) ((i) * (2 * EACH) + (half) * EACH)
+
 typedef struct {
-    int from[2];             // bytes from where a run lies to the pixels under the first tap; PAIRED: to their word
+    int image[2], place[2];  // of each pixel: image of the tile; element behind `start` under the first tap
     unsigned rows, columns;  // bit r, and 16 + r of the second pixel: row r of the filter meets the image; column s
     int t;                   // lane of the four that share them
+    int from[2];  // bytes from a run's channel t * LANE_CHANNELS to each pixel; PAIRED: in that channel and the next
 } Lane;
 
 // Which pixel of the tile pixel h of a lane is, which has rows lane / 4 and lane / 4 + 8 of its warp's 16.
@@ -79,8 +85,8 @@ INLINE Lane find_lane(const Block *b, int warp, int lane) {
     UNROLL for (int h = 0; h < 2; h++) {
         const int px = PIXEL_OF(warp, lane, h), image = px / PIXELS, p = px % PIXELS / WIDE, q = px % WIDE;
         const int is_one = image < b->images && p < b->rows;
-        const int number = p * STR_H * W + q * STR_W + b->lead - (PAIRED && ODD ? 1 : 0);
-        me.from[h] = is_one ? image * IMAGE_BYTES + number * (int)sizeof(in_t) : 0;
+        me.image[h] = is_one ? image : 0;
+        me.place[h] = is_one ? p * STR_H * W + q * STR_W : 0;
         UNROLL for (int r = 0; r < R; r++) {
             const int row = (b->p0 + p) * STR_H + r * DIL_H - PAD_T;
             me.rows |= (unsigned)(is_one && row >= 0 && row < H) << (16 * h + r);
@@ -90,6 +96,10 @@ INLINE Lane find_lane(const Block *b, int warp, int lane) {
             me.columns |= (unsigned)(column >= 0 && column < W) << (16 * h + s);
         }
     }
+    UNROLL for (int i = 0; i < 2; i++) {
+        const int h = PAIRED ? 0 : i, lead = LEAD(b, me.t * LANE_CHANNELS + (PAIRED ? i : 0));
+        me.from[i] = me.image[h] * IMAGE_BYTES + (me.place[h] + lead - (PAIRED && ODD)) * (int)sizeof(in_t);
+    }
     return me;
 }
 
@@ -97,13 +107,20 @@ INLINE Lane find_lane(const Block *b, int warp, int lane) {
 #define SEES(me, h, r, s) (((me).rows >> (16 * (h) + (r)) & (me).columns >> (16 * (h) + (s)) & 1) != 0)
 // Byte of a plane that a tap is behind the first one.
 #define TAP_BYTES(r, s) (((r) * (DIL_H * W) + (s) * DIL_W) * (int)sizeof(in_t))
-// Which channel of the run a lane has in either half of product i, behind those of the lanes before it (LANE_CHANNELS
-// each): of numbers of 2 bytes that one and the next.
-#define LANE_CHANNELS (EACH / 4)
-#define CHANNEL_OF(i, half) ((i) * (2 * EACH) + (half) * EACH)
-// What a block reads of a plane: elements from LOW to before HIGH, whole pieces of 16 bytes.
-#define LOW(b) max((b)->begin, 0)
-#define HIGH(b) min((b)->begin + PITCH / (int)sizeof(in_t), H * W)
-// Element of x where channel c of image `image` of the block begins; byte of the filter where a step does.
-#define X_OF(b, image, c) (((offset_t)((b)->n0 + (image)) * C + (c)) * (H * W))
+// What a block reads of channel c of the first run, and with it of the planes beside it: `count` elements, whole pieces
+// of 16 bytes, from `low` of the image on; `at`: where the first of them lies behind the plane's place in a run. It reads
+// the same of other runs' channels, so many planes further (RUN_OF).
+typedef struct {
+    int low, count, at;
+} Piece;
+INLINE Piece find_piece(const Block *b, int c) {
+    const int plane = c * (H * W), first = plane + b->start - LEAD(b, c);
+    Piece piece;
+    piece.low = max(first, plane / EACH * EACH);
+    piece.count = min(first + PITCH / (int)sizeof(in_t), (plane + H * W + EACH - 1) / EACH * EACH) - piece.low;
+    piece.at = piece.low - first;
+    return piece;
+}
+#define RUN_OF(b, image, run) (((offset_t)((b)->n0 + (image)) * C + (run) * CHANNELS) * (H * W))
+// Byte of the filter where a step begins.
 #define W_OF(b, step) (((offset_t)(b)->tile * STEPS + (step)) * (S * W_BYTES))

@@ -2,7 +2,7 @@
 //
 //   barrier   number     a phase ends when                                         who waits for it
 //   W_FULL    STAGES     the filters of a step have come                           who multiplies
-//   W_EMPTY   STAGES     each warp that multiplies, of all SHARERS, is done        their senders, before they send anew
+//   W_EMPTY   STAGES     each warp that multiplies is done with them               their sender, before it sends anew
 //   X_FULL    X_STAGES   the planes of a run have come, all SENDERS' parts         who multiplies
 //   X_EMPTY   X_STAGES   each warp that multiplies has read them                   their senders
 //
@@ -21,38 +21,35 @@
 #define TEAMS_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory")
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
 
-// Send the filters of the block's steps, by one thread: all of them, or its part to each block that has the same.
+// Send the filters of the block's steps, by one thread.
 INLINE void send_filters(unsigned char *shared, const unsigned char *w, const Block *b, shared_t bars) {
     int slot = 0, parity = 1;
-    const int mine = S * W_BYTES / SHARERS, part = b->sharer * mine;
     NO_UNROLL for (int step = b->first; step < b->last; step++) {
-        const shared_t to = place_of(shared + slot * (S * W_BYTES)) + part;
         bar_wait(W_EMPTY(slot), parity);
         bar_expect(W_FULL(slot), S * W_BYTES);
-        if (SHARERS == 1) copy_bulk(to, w + W_OF(b, step), mine, W_FULL(slot));
-        else copy_bulk_to(to, w + W_OF(b, step) + part, mine, W_FULL(slot), ((1u << SHARERS) - 1) << b->sc * SHARERS);
+        copy_bulk(place_of(shared + slot * (S * W_BYTES)), w + W_OF(b, step), S * W_BYTES, W_FULL(slot));
         NEXT(slot, parity, STAGES);
     }
 }
 
 // Send the planes of the block's runs, X_STAGES ahead, by a warp, number `sender` of SENDERS: a lane sends whole ones.
 INLINE void send_planes(unsigned char *shared, const in_t *x, const Block *b, shared_t bars, int sender, int lane) {
-    const int low = LOW(b), bytes = (HIGH(b) - low) * (int)sizeof(in_t);
-    const shared_t to = place_of(shared + X_FROM) + (low - b->begin) * (int)sizeof(in_t);
+    const int c = lane * SENDERS + sender;
+    const Piece piece = find_piece(b, c);
+    const int bytes = piece.count * (int)sizeof(in_t);
+    const shared_t to = place_of(shared + X_FROM) + c * PITCH + piece.at * (int)sizeof(in_t);
     int slot = 0, parity = 1;
     NO_UNROLL for (int run = b->first / R; run <= (b->last - 1) / R; run++) {
-        const int planes = (CHANNELS_OF(run) - sender + SENDERS - 1) / SENDERS;
+        const int images = c < CHANNELS_OF(run) ? b->images : 0;
+        const int all = __reduce_add_sync(0xffffffffu, images * bytes);
         if (lane == 0) {
             bar_wait(X_EMPTY(slot), parity);
-            bar_expect(X_FULL(slot), b->images * planes * bytes);
+            bar_expect(X_FULL(slot), all);
         }
         __syncwarp();
-        if (lane < planes) {
-            const int c = lane * SENDERS + sender;
-            NO_UNROLL for (int image = 0; image < b->images; image++)
-                copy_bulk(to + slot * X_BYTES + image * IMAGE_BYTES + c * PITCH,
-                          x + X_OF(b, image, run * CHANNELS + c) + low, bytes, X_FULL(slot));
-        }
+        NO_UNROLL for (int image = 0; image < images; image++)
+            copy_bulk(to + slot * X_BYTES + image * IMAGE_BYTES, x + RUN_OF(b, image, run) + piece.low, bytes,
+                      X_FULL(slot));
         __syncwarp();
         NEXT(slot, parity, X_STAGES);
     }
@@ -64,7 +61,23 @@ INLINE unsigned word_at(const unsigned char *from, int sees) { return sees ? *(c
 // The words of A for product i of a step, row r: word j of a tap is of pixel j % 2, and of half j / 2 of the channels.
 // `run`: where the lane's first channel and row r are; `left`: channels from there on.
 INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me, int r, int i, int left) {
-#if PAIRED
+#if PAIRED && !EVEN
+    UNROLL for (int half = 0; half < 2; half++) {
+        unsigned words[2][WORDS + 1];
+        UNROLL for (int e = 0; e < 2; e++) {
+            const int c = CHANNEL_OF(i, half) + e, moved = (TAP_BYTES(r, 0) + me->from[e]) % 4;
+            const unsigned char *from = run + me->from[e] + c * PITCH - moved;
+            UNROLL for (int k = 0; k <= WORDS; k++) words[e][k] = word_at(from + k * 4, C % CHANNELS == 0 || c < left);
+            UNROLL for (int k = 0; k < WORDS; k++)
+                words[e][k] = __funnelshift_r(words[e][k], words[e][k + 1], moved * 8);
+        }
+        UNROLL for (int s = 0; s < S; s++) UNROLL for (int h = 0; h < 2; h++) {
+            const unsigned both = __byte_perm(words[0][HALF_OF(s, h) / 2], words[1][HALF_OF(s, h) / 2],
+                                              HALF_OF(s, h) % 2 ? 0x7632 : 0x5410);
+            a[s][half * 2 + h] = SEES(*me, h, r, s) ? both : 0;
+        }
+    }
+#elif PAIRED
     UNROLL for (int half = 0; half < 2; half++) {
         unsigned words[2][WORDS];
         UNROLL for (int e = 0; e < 2; e++) UNROLL for (int k = 0; k < WORDS; k++) {
@@ -74,7 +87,7 @@ INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me
                 if (HALF_OF(at / 2, at % 2) / 2 == k)
                     sees = (int)(me->rows >> r & me->columns >> (16 * (at % 2) + at / 2) & 1);
             if (C % CHANNELS) sees = sees && c < left;
-            words[e][k] = word_at(run + me->from[0] + c * PITCH + k * 4, sees);
+            words[e][k] = word_at(run + me->from[e] + c * PITCH + k * 4, sees);
         }
         UNROLL for (int s = 0; s < S; s++) UNROLL for (int h = 0; h < 2; h++)
             a[s][half * 2 + h] = __byte_perm(words[0][HALF_OF(s, h) / 2], words[1][HALF_OF(s, h) / 2],
@@ -89,19 +102,10 @@ INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me
 #endif
 }
 
-// Have their senders know that a warp is done with the filters of buffer `slot`.
-INLINE void give_back(shared_t bars, const Block *b, int slot) {
-    const int lane = THREAD(0) % 32;
-    if (lane < SHARERS) {
-        if (SHARERS == 1) bar_arrive(W_EMPTY(slot));
-        else bar_arrive_at(W_EMPTY(slot), b->sc * SHARERS + lane);
-    }
-}
-
 // Multiply step (run, r) of the block's, whose filters are in buffer `slot` and planes at `run`; behind its first
 // products all of the step before are done.
 INLINE void multiply_step(acc_t sums[SUMS], unsigned a[SETS][S][4], unsigned char *shared, const unsigned char *run,
-                          const Block *b, const Lane *me, shared_t bars, int r, int left, int slot, int done) {
+                          const Lane *me, shared_t bars, int r, int left, int slot, int done) {
     const unsigned piece = place_of(shared + slot * (S * W_BYTES)) >> 4 & 0x3fff;
     const unsigned long long kind = CHUNKS == 8 ? 1 : 2;  // rows of 128 or 64 bytes, swizzled; 8 follow 8 (hopper.h)
     const unsigned long long rows = kind << 62 | 8ull * CHUNKS << 32 | 1u << 16 | piece;
@@ -113,7 +117,7 @@ INLINE void multiply_step(acc_t sums[SUMS], unsigned a[SETS][S][4], unsigned cha
         UNROLL for (int s = 0; s < S; s++) wg_multiply_words(sums, a[set][s], rows + s * (W_BYTES / 16) + 2 * i);
         wg_commit();
         WG_WAIT(SETS - 1);
-        if (i == SETS - 1 && done >= 0) give_back(bars, b, done);
+        if (i == SETS - 1 && done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));
     }
 }
 
@@ -126,7 +130,7 @@ INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const Block *b, cons
         const unsigned char *run = shared + X_FROM + x_slot * X_BYTES + me->t * (LANE_CHANNELS * PITCH);
         if (r == 0 || step == b->first) bar_wait(X_FULL(x_slot), x_parity);
         bar_wait(W_FULL(slot), parity);
-        multiply_step(sums, a, shared, run + TAP_BYTES(r, 0), b, me, bars, r, left, slot, done);
+        multiply_step(sums, a, shared, run + TAP_BYTES(r, 0), me, bars, r, left, slot, done);
         done = slot;
         NEXT(slot, parity, STAGES);
         if (++r == R) {
@@ -144,12 +148,11 @@ INLINE void fill_tile(unsigned char *shared, const in_t *x, const unsigned char 
     const shared_t bars = place_of(shared + BARS_FROM);
     const int warp = __shfl_sync(0xffffffffu, THREAD(0) / 32, 0), lane = THREAD(0) % 32;
     if (THREAD(0) == 0) {
-        UNROLL for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS * SHARERS);
+        UNROLL for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS);
         UNROLL for (int i = 0; i < X_STAGES; i++) bar_init(X_FULL(i), SENDERS), bar_init(X_EMPTY(i), 4 * TEAMS);
         bar_init_done();
     }
-    if (SHARERS > 1) CLUSTER_BARRIER();
-    else BARRIER();
+    BARRIER();
     if (warp < 4 * TEAMS) {
 #if HANDS_ON
         MORE_REGISTERS(REGS_SUMMING);

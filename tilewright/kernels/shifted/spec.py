@@ -31,7 +31,6 @@ from tilewright.kernels.shifted.tile import (
     ShiftedTiling,
     channels,
     columns,
-    paired,
     registers,
     registers_to_store,
     runs,
@@ -50,7 +49,7 @@ from tilewright.problem import Problem
 
 MOST_TEAMS = 4
 PRODUCT = 30  # registers besides its sums without which the compiler refuses a product
-SMALLEST = dict(rows=1, ni=1, bn=32, chunks=4, xs=1, stages=2, cm=1)  # of blocks, but for parts of a row
+SMALLEST = dict(rows=1, ni=1, bn=32, chunks=4, xs=1, stages=2)  # of blocks, but for parts of a row
 OF_SHAPE = "rows parts ni"  # parameters that say which outputs a block has
 COPIED = 2  # bytes of a number, as a copy of x to an aligned buffer takes it
 
@@ -79,10 +78,8 @@ class Shifted(Family):
             return "it is made for layers of one group"
         if problem.epilogue.pool:
             return "a block has rows of outputs, not windows: it does not pool"
-        if problem.h * problem.w % in_chunk(problem):
-            return "planes are copied in bulk: they are multiples of 16 bytes"
-        if paired(problem) and problem.w % 2:
-            return "words have two pixels of a row: rows are an even number of them"
+        if problem.c * problem.h * problem.w % in_chunk(problem):
+            return "planes are copied in bulk: images are multiples of 16 bytes"
         if max(problem.r, problem.s) > MOST_BITS:
             return f"lanes keep a bit for each row and column of a filter, {MOST_BITS} at most"
         shapes = [Shape(problem, rows, problem.q, 1) for rows in _rows(problem)]
@@ -107,7 +104,6 @@ class Shifted(Family):
             blocks_param(1, 2, 3),
             Param("sets", (1, 2), "sets of fragments; of two, one is read while the other is multiplied"),
             Param("sc", clusters, "shares of the sum across a cluster, added up from its shared memory"),
-            Param("cm", up_to(device.max_cluster, (1, 2, 4)), "blocks of a cluster that share their filters"),
             Param("xs", (1, 2, 3, 4), "runs of channels of the input in flight"),
             Param("stages", (2, 3, 4, 5, 6), "steps, a row of the filter each, whose filters are in flight"),
         )  # fmt: skip
@@ -122,7 +118,7 @@ class Shifted(Family):
         tiling, product = tiling_of(problem, cf), tf32_or_plain(problem)
         main = Launch(
             "shifted", (tiling.tiles * cf["sc"], 1, 1), (shape_of(problem, cf).threads, 1, 1),
-            operands(NONE), shared_bytes=tiling.shared_bytes, cluster=cf["sc"] * cf["cm"],
+            operands(NONE), shared_bytes=tiling.shared_bytes, cluster=cf["sc"],
         )  # fmt: skip
         found = Blueprint(
             source="shifted.cu", defines=tuple(_defines(problem, device, tiling, cf, aligned).items()),
@@ -203,16 +199,12 @@ RULES = (
          "more channels of a run than there are"),
     Rule("shares", lambda problem, chunks, sc: sc <= steps(problem, chunks),
          "shares of the sum without steps"),
-    Rule("cluster", lambda device, sc, cm: sc * cm <= device.max_cluster,
-         "more blocks of a cluster than a device has"),
-    Rule("sharers", lambda problem, cf: cf["cm"] == 1 or cf["cm"] <= shape_of(problem, cf).places,
-         "blocks that share filters, without outputs", needs=f"{OF_SHAPE} cm"),
     Rule("runs", lambda problem, chunks, xs: xs <= runs(problem, chunks),
          "more buffers than runs of channels"),
     Rule("stages", lambda problem, chunks, sc, stages: stages <= max(2, ceil_div(steps(problem, chunks), sc)),
          "more buffers than steps of a share"),
     shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes,
-                f"{OF_SHAPE} bn chunks mb cm xs stages"),
+                f"{OF_SHAPE} bn chunks mb xs stages"),
 )  # fmt: skip
 
 
@@ -223,8 +215,8 @@ def _defines(pr: Problem, device: Device, tiling: ShiftedTiling, cf: Values, ali
         DTYPE=dtype_code(pr), **products_define("PRODUCTS", tf32_or_plain(pr)),
         N=pr.n, ROWS=shape.rows, COLUMNS=shape.columns, IMAGES=shape.images,
         KB=bn, WG_N=bn, WG_EIGHTHS=bn // 8, CHUNKS=cf["chunks"],
-        STAGES=cf["stages"], X_STAGES=cf["xs"], SETS=cf["sets"], SC=cf["sc"], SHARERS=cf["cm"],
-        CLUSTER=cf["sc"] * cf["cm"], MIN_BLOCKS=cf["mb"], HANDS_ON=int(hands_on),
+        STAGES=cf["stages"], X_STAGES=cf["xs"], SETS=cf["sets"], SC=cf["sc"], CLUSTER=cf["sc"],
+        MIN_BLOCKS=cf["mb"], HANDS_ON=int(hands_on),
         **(handed_on(shape.teams, cf["mb"], device) if hands_on else {}),
         TEAMS=shape.teams, PITCH=shape.pitch, X_FROM=tiling.x_from, X_BYTES=tiling.x_bytes,
         TILE_PIXELS=shape.pixels, TILE_PITCH=tiling.tile_pitch, BARS_FROM=tiling.bars_from,

@@ -107,13 +107,13 @@ class Shape:
         """Whether every tile reads some of a plane, of which it copies a piece."""
         pr = self.problem
 
-        def begin(p: int, q: int) -> int:
-            first = (p * pr.stride[0] - pr.pad[0]) * pr.w + q * pr.stride[1] - pr.pad[2]
-            return first - first % in_chunk(pr)
+        def start(p: int, q: int) -> int:
+            return (p * pr.stride[0] - pr.pad[0]) * pr.w + q * pr.stride[1] - pr.pad[2]
 
-        last = begin(*((ceil_div(size, of_tile) - 1) * of_tile
+        last = start(*((ceil_div(size, of_tile) - 1) * of_tile
                        for size, of_tile in ((pr.p, self.rows), (pr.q, self.columns))))  # fmt: skip
-        return begin(0, 0) + self.pitch // DTYPE_BYTES[pr.dtype] > 0 and last < pr.h * pr.w
+        lead = in_chunk(pr) - 1  # at most
+        return start(0, 0) - lead + self.pitch // DTYPE_BYTES[pr.dtype] > 0 and last < pr.h * pr.w
 
     @property
     def run_out(self) -> int:
@@ -170,7 +170,7 @@ def tiling_of(pr: Problem, cf: Values) -> ShiftedTiling:
     x_from = cf["stages"] * w_bytes
     bars_from = round_up(max(x_from + cf["xs"] * x_bytes, bn * tile_pitch * 4), BANKS)
     return ShiftedTiling(
-        k_tiles=k_tiles, tiles=round_up(shape.places, cf["cm"]) * k_tiles,
+        k_tiles=k_tiles, tiles=shape.places * k_tiles,
         w_bytes=w_bytes, x_bytes=x_bytes, tile_pitch=tile_pitch, x_from=x_from, bars_from=bars_from,
         shared_bytes=bars_from + BARRIERS * (cf["stages"] + cf["xs"]) + ALIGNMENT,
     )  # fmt: skip

@@ -6,7 +6,6 @@ from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.work import (
-    ALONE,
     BULK,
     EIGHTH,
     FETCH,
@@ -71,10 +70,9 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         staging=60.0 + loads * (WORD + (0.0 if paired(pr) else ROUNDED)) + share * STEP,
         epilogue=40.0 + bn / 2 * 1.5 + runs_out * (STORED + ADDED * sc * shape.run_out),
         wavefronts=loads * conflicts * warps + 0.6 * (products * read + (x_bytes + w_bytes) / LINE),
-        load_bytes=BULK * (x_bytes + w_bytes * (ALONE + (1.0 - ALONE) / cf["cm"])),
-        store_sectors=outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
+        load_bytes=BULK * (x_bytes + w_bytes), store_sectors=outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        fetch=FETCH, cluster=1, gang=sc * cf["cm"], tile_bytes=4.0 * outputs,
+        fetch=FETCH, cluster=1, gang=sc, tile_bytes=4.0 * outputs,
         useful=pr.z_elements * sc / (outputs * tiling.tiles * sc), register_intensity=0.0,
         block_intensity=2.0 * outputs * pr.r * pr.s * channels(pr, chunks) * patches / (x_bytes + w_bytes),
         tensor_cycles=products * product,
