@@ -229,7 +229,7 @@ def test_cache_round_trip(
     assert main(["cache", "clear", "--yes"]) == 0
     assert "deleted 0 records" in capsys.readouterr().out
     assert main(["cache", "clear", "resnet"]) == 0
-    monkeypatch.setattr(Store, "export_json", lambda *_: exported.replace("[]", "[1, 2]"))
+    monkeypatch.setattr(Store, "export_json", lambda *_, **__: exported.replace("[]", "[1, 2]"))
     assert main(["cache", "export", str(file)]) == 0
     assert capsys.readouterr().err == f"wrote {file}, 2 winners\n"
 

@@ -390,6 +390,15 @@ def test_bench_goes_on_from_its_file_and_adds_layers(
     assert "give --json FILE too" in capsys.readouterr().err
 
 
+def test_model_report_passes_over_layers_of_another_version(
+    stand_in: Tuner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Store().add(winner(A.replace("f32", "f16")))
+    Store().add(replace(winner(A), problem=f"{A}+gelu"))
+    assert main(["model-report", A]) == 2
+    assert "there are trials of f16 in nchw: choose one" in capsys.readouterr().err
+
+
 def test_model_report_says_which_trials_the_store_has(
     stand_in: Tuner, capsys: pytest.CaptureFixture[str]
 ) -> None:

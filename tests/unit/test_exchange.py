@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_samples import H100, KERNELS, LAYER, Tiles, best, families, path, record
+from store_samples import DEVICE, H100, KERNELS, LAYER, Tiles, best, families, path, record
 
+from tilewright.cli import main
 from tilewright.device import for_architecture
 from tilewright.errors import StoreError
 from tilewright.record import Standing
@@ -107,6 +108,21 @@ def test_what_an_import_would_refuse_is_left_out_of_an_export(
     with pytest.warns(RuntimeWarning, match=f"is left out: export.*{why}"):
         text = box.export_json()
     assert Store(tmp_path / "other" / "records.sqlite", shipped=False).import_json(text) == 1
+
+
+def test_what_an_import_on_the_same_cpu_would_refuse_is_left_out_of_an_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rules of a CPU's configs may have changed since; no key of one tells what they need to know."""
+    here = replace(DEVICE, backend="opencl", name="a CPU", arch="x86_64")
+    monkeypatch.setattr("tilewright.runtime.list_devices", lambda: [here])
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "one"))
+    Store().add(record("tiles:t=1.u=0", device=here.key))
+    Store().add(record("tiles:t=8.u=0", device=here.key, problem=f"{LAYER}-nhwc"))
+    with pytest.warns(RuntimeWarning, match=f"of {LAYER}-nhwc is left out: export.config.*t=8 must be"):
+        assert main(["cache", "export", str(file := tmp_path / "winners.json")]) == 0
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "other"))
+    assert main(["cache", "import", str(file)]) == 0
 
 
 def test_of_a_check_made_elsewhere_only_the_worst_error_is_known(path: Path) -> None:

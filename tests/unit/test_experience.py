@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import math
 import random
 from collections.abc import Callable
@@ -252,6 +253,7 @@ def test_times_alone_are_those_of_the_whole_records() -> None:
 @pytest.mark.parametrize("line", (
     '["n1c8h9k8-f32", "direct:tk=1", "correct"]', '["n1", "a:b=1", "correct", 1.0]',
     '["n1c8h9k8-f32", "a:b=1", "correct", "soon"]', "[", "7",
+    *(f'["n1c8h9k8r1", "a:b=1", "correct", {time}]' for time in ("0", "-1", "NaN", "1e999", "true", '"1"')),
 ))  # fmt: skip
 @pytest.mark.parametrize("read", (trials_file.read, trials_file.read_times))
 def test_a_line_that_is_no_trial_is_named(
@@ -261,4 +263,34 @@ def test_a_line_that_is_no_trial_is_named(
     trials_file.write(path, DEVICE, [outcome(ranked(HERE)[0], 10.0, HERE)])
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()) + b"\n" + line.encode()))
     with pytest.raises(StoreError, match="some.gz, line 3"):
+        read(path)
+
+
+def test_a_long_line_is_told_in_a_short_one(tmp_path: Path) -> None:
+    path = tmp_path / "some.gz"
+    trials_file.write(path, DEVICE, [outcome(ranked(HERE)[0], 10.0, HERE)])
+    line = json.dumps(["n1c8h9k8r1-f32", "a:b=1", "y" * 2000, 1.0])
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()) + b"\n" + line.encode()))
+    with pytest.raises(StoreError, match="some.gz, line 3: .*yyy") as told:
+        trials_file.read(path)
+    assert len(str(told.value)) < 300 + len(str(path))
+
+
+@pytest.mark.parametrize(("name", "value"), (
+    ("units", "132"), ("units", 0), ("lanes", 32.0), ("shared_per_unit", "x"), ("regs_per_thread", None),
+    ("clock_ghz", 0), ("arch", 90), ("backend", "metal"), ("byte_dots", 1), ("rates", {"read_gbs": 3000}),
+    ("rates", {"empty_us": 3, "read_gbs": 0, "f32_tflops": 60}), ("threads_per_unit", False), ("type", "tpu"),
+))  # fmt: skip
+@pytest.mark.parametrize("read", (trials_file.read, trials_file.read_times, trials_file.device_of))
+def test_a_device_whose_facts_are_none_is_refused(
+    read: Callable[[Path], object], name: str, value: object, tmp_path: Path
+) -> None:
+    path = tmp_path / "some.gz"
+    trials_file.write(path, DEVICE, [])
+    head = json.loads(gzip.decompress(path.read_bytes()))
+    assert trials_file.device_of(path) == DEVICE
+    head["device"][name] = value
+    path.write_bytes(gzip.compress(json.dumps(head).encode()))
+    what = "tpu" if name == "type" else rf"device\.{name}"
+    with pytest.raises(StoreError, match=rf"some.gz, line 1: .*{what}.* want one of model-report --save"):
         read(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import shutil
@@ -384,6 +385,22 @@ def test_the_current_folder_is_named_by_a_dot(
     monkeypatch.chdir(tmp_path)
     assert main(["export", "R12", "--arch", "sm_90", "--to", "."]) == 0
     assert capsys.readouterr().out == "layer.h\n" and (tmp_path / "layer.h").read_bytes() == b"text"
+
+
+def test_an_export_is_whole_although_nobody_reads_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unread(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    made = {"layer.h": b"text", "layer.json": b"{}", "example.c": b"int main"}
+    monkeypatch.setattr(export, "_for_architecture", lambda *_: SimpleNamespace(config="direct", note=""))
+    monkeypatch.setattr("tilewright.export.files.files", lambda _: made)
+    with monkeypatch.context() as unread:
+        unread.setattr("sys.stdout", Unread())
+        assert main(["export", "R12", "--arch", "sm_90", "--to", str(tmp_path / "to")]) == 141
+    assert {file.name: file.read_bytes() for file in (tmp_path / "to").iterdir()} == made
 
 
 def test_a_folder_that_cannot_be_made(

@@ -155,6 +155,10 @@ def damage_schema(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE records", b"CREAT\xcd TABLE records"))
 
 
+def damage_column(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"id INTEGER PRIMARY", b"ie INTEGER PRIMARY"))
+
+
 def damage_other_tables(path: Path) -> None:
     path.unlink()
     with sqlite3.connect(path) as db:
@@ -169,7 +173,10 @@ def damage_other_version(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [damage_half, damage_pages, damage_head, damage_schema, damage_other_tables, damage_other_version],
+    [
+        damage_half, damage_pages, damage_head, damage_schema, damage_column, damage_other_tables,
+        damage_other_version,
+    ],  # fmt: skip
 )
 def test_a_corrupt_database_is_a_miss(path: Path, damage: Any) -> None:
     box = Store(path, shipped=False)

@@ -107,7 +107,7 @@ def export(
     problem = options.layer(layer).problem if layer is not None else None
     from tilewright.store import Store
 
-    text = Store().export_json(problem)
+    text = Store().export_json(problem, devices=_devices())
     if not (found := len(json.loads(text)["records"])):
         raise StoreError(
             f"cache export: no winner{' of ' + layer if layer else ''} is stored; run 'tilewright tune' first"
@@ -136,16 +136,22 @@ def import_(
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise StoreError(f"import {file}: not a text file; expected JSON written by 'cache export'") from None
-    from tilewright.runtime import list_devices
     from tilewright.store import Store
 
     store = Store()
     store.require_writable()  # first: opening a device would warn about the same folder
-    devices = [found for found in list_devices() if isinstance(found, Device)]
+    devices = _devices()
     source = "standard input" if outputs.is_stdout(file) else str(file)
     new = store.import_json(text, devices, source)
     said = f"imported {count(new, 'winner')}" + ("" if new else "; the file holds none that are new")
     print(said + _strangers({row["device"] for row in json.loads(text)["records"]}, devices))
+
+
+def _devices() -> list[Device]:
+    """The devices at hand, whose facts the rules of configs are checked with."""
+    from tilewright.runtime import list_devices
+
+    return [found for found in list_devices() if isinstance(found, Device)]
 
 
 def _strangers(keys: set[str], devices: Sequence[Device]) -> str:

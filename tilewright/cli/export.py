@@ -57,6 +57,7 @@ def export(
     _clear(folder)
     for name, data in made.items():
         outputs.write(folder / name, data, "--to")
+    for name in made:  # once all are there: the reader may have gone, or its disk be full
         print(folder / name)
     remark(f"{found.config}: {found.note}")
 

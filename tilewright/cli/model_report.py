@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 
 from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import ProgressBar, emit, wrote
-from tilewright.errors import StoreError, count
+from tilewright.errors import ProblemError, StoreError, count
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
 from tilewright.report.table import Table, time_text
@@ -109,7 +110,10 @@ def _all_known(device: Device) -> list[Record]:
 
 def _recorded(known: list[Record]) -> str:
     """Say which precisions and layouts have trials."""
-    problems = [Problem.parse(text) for text in {record.problem for record in known}]
+    problems: list[Problem] = []
+    for text in {record.problem for record in known}:
+        with suppress(ProblemError):  # of another version, which has more words
+            problems.append(Problem.parse(text))
     found = ", ".join(sorted({f"{one.precision} in {one.layout_in}" for one in problems}))
     return f"there are trials of {found}: choose one with --dtype and --layout, or " if found else ""
 

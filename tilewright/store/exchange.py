@@ -32,17 +32,20 @@ PROVENANCE = ("driver", "compiler", "clocks", "version")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
-def export_text(records: Iterable[Record], families: Sequence[Family]) -> str:
+def export_text(
+    records: Iterable[Record], families: Sequence[Family], devices: Sequence[Device] = ()
+) -> str:
     """Write winners as a shareable JSON file: typed parameters and figures only.
 
-    What an import would refuse is left out, with a warning: a family, say, that only another version has.
+    What an import would refuse is left out, with a warning: a family, say, that only another version has, or
+    a config that broke no rule of an older one. ``devices`` are those of ``import_text``.
     """
     rows = []
     for record in records:
         if record.is_right and record.check:
             try:
                 row = _shared(record)
-                read_row(row, "export", families)
+                read_row(row, "export", families, devices)
             except (ConfigError, StoreError) as error:  # made by hand, or by another version
                 warn_once(f"a winner of {record.problem} is left out: {error}")
             else:

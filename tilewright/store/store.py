@@ -91,7 +91,7 @@ class Store:
             self.path = given.absolute()  # the same file whatever folder the process goes to
         except OSError as error:
             raise StoreError(f"store {given}: the current folder is gone ({error.strerror})") from None
-        probe = f"SELECT {COLUMNS} FROM records LIMIT 1"
+        probe = f"SELECT id, {COLUMNS} FROM records LIMIT 1"
         self.database = Database(self.path, SCHEMA, TABLES, probe, timeout_s, own=path is None)
         self.uses_shipped = shipped
 
@@ -274,10 +274,16 @@ class Store:
 
     # ------------------------------------------------------------------------------- sharing
 
-    def export_json(self, problem: Problem | str | None = None, device_key: str | None = None) -> str:
+    def export_json(
+        self,
+        problem: Problem | str | None = None,
+        device_key: str | None = None,
+        devices: Sequence[Device] = (),
+    ) -> str:
         """Return the winners as JSON text: typed parameters and figures, no source, no binary.
 
-        A winner that an import would refuse is left out, with a warning.
+        A winner that an import would refuse is left out, with a warning; one there that knows the facts of
+        more devices than ``devices`` and datasheets may refuse more.
 
         Raises:
             ProblemError: the problem string is malformed.
@@ -291,7 +297,7 @@ class Store:
                 record = self._best(name, device, deterministic)
                 if record:
                     winners[name, device, record.config] = record
-        return export_text(winners.values(), all_families())
+        return export_text(winners.values(), all_families(), devices)
 
     def import_json(self, text: str, devices: Sequence[Device] = (), source: str = "import") -> int:
         """Import winners that someone shared; return how many were new.
