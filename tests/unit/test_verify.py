@@ -14,7 +14,7 @@ import pytest
 from every_activation import WORDS, activated
 
 from tilewright.checking import host_reference
-from tilewright.checking.compare import compare
+from tilewright.checking.compare import compare, differences
 from tilewright.checking.device_inputs import DeviceInputs
 from tilewright.checking.fence import GUARD_BYTES, POISON, Fence
 from tilewright.checking.inputs import exact_inputs, normal_inputs, stays_exact, with_nonfinite
@@ -389,6 +389,12 @@ def test_what_runs_on_arrays_that_are_not_aligned_is_checked_too(text: str, apar
     assert not verifier.spoilt
 
 
+def test_inputs_are_not_aligned_there_either(apart: None) -> None:
+    places: list[tuple[int, int]] = []
+    check(lambda run, y, x: places.append((x.ctypes.data % 16, y.ctypes.data % 16)), full=True)
+    assert places[-1] == (4, 4) and set(places[:-1]) == {(0, 0)}
+
+
 def test_it_may_not_write_beside_them(apart: None) -> None:
     def fault(run: int, y: Any, x: Any) -> None:
         if y.ctypes.data % 16:
@@ -573,3 +579,10 @@ def test_the_kernel_counts_what_is_wrong_and_how(cpu: Runtime) -> None:
     found = compare(launcher, problem, *given, limits)
     assert (found.over, found.unequal, found.nan, found.inf, found.missed) == (2, 7, 1, 2, 0)
     assert (found.worst, found.bound, found.max_error) == (1 / 0.75, 0.75, 1.0)
+
+
+def test_few_threads_look_at_all_elements(cpu: Runtime) -> None:
+    problem, launcher = Problem.parse("n1c1h1w10007k1r1s1-f32"), Launcher(cpu)
+    zeros, ones, ref = (launcher.put(np.full(10007, n, t)) for n, t in ((0, "f4"), (1, "f4"), (0, "f8")))
+    assert compare(launcher, problem, ones, ref, ref, error_bound(problem, 1)).over == 10007
+    assert differences(launcher, problem, zeros, ones) == 10007
