@@ -41,7 +41,7 @@ class Host(NumpyRuntime):
     def __init__(self, fault: Fault | None = None, problem: Problem = PROBLEM) -> None:
         super().__init__()
         self.fault, self.runs = fault, 0
-        self.dtype, self.dtype_out = numpy_dtype(problem.dtype), numpy_dtype(problem.dtype_out)
+        self.dtype, self.dtype_out = numpy_dtype(problem.stored), numpy_dtype(problem.dtype_out)
 
     def compile(self, blueprint: Blueprint, spills: bool = False) -> Built:
         if blueprint.source == "reference.cu":
@@ -61,7 +61,7 @@ class Host(NumpyRuntime):
         else:
             super().launch(loaded, launch, memories, stream)
         if launch.kernel in ("reference", "pool") and self.fault:
-            first, last = memories[0], memories[-1]
+            first, last = memories[0], memories[-2 if launch.args[-1] == "scale" else -1]
             self.fault(self.runs, last.owner.view(self.dtype_out), first.owner.view(self.dtype))
         self.runs += launch.kernel in ("reference", "pool")
 
@@ -108,6 +108,7 @@ OTHERS = (
     "n1c3h5w6k3r3s3p1-bf16+alpha0.5+bias+add+maxpool3u2p1",
     "n1c3h5w6k4r3s3p1-f32+alpha0.3+add+silu+avgpool2",
     "n1c3h5w6k4r3s3p1-i8+bias+add+relu+maxpool2",
+    "n1c3h5w6k4r3s3p1-i8+bias+relu+requant",
 )
 
 
