@@ -547,3 +547,11 @@ def test_what_won_elsewhere_takes_turns_with_what_is_proposed() -> None:
     assert later == ["fast"] * 2 + ["elsewhere"] * 2 + ["fast"] * 2 + ["elsewhere"] * 2 + ["fast"] * 2
     one_by_one = Proposals({"fast": Promising("fast", 10.0)}, lambda config: True, elsewhere)
     assert [one_by_one.next(1)[0].family for _ in range(4)].count("elsewhere") <= 2
+    ahead = Proposals({"fast": Promising("fast", 10.0)}, lambda config: True, elsewhere)
+    assert len(ahead.next_hints(3)) == 3 and [c.family for c in ahead.next(1)] == ["fast"]
+
+
+def test_a_family_that_was_left_untried_is_asked_first_and_once() -> None:
+    strategies = {name: Promising(name, us) for name, us in (("slow", 20.0), ("fast", 10.0))}
+    proposals = Proposals(strategies, lambda config: True, untried=("slow",))
+    assert [proposals.next(1)[0].family for _ in range(3)] == ["slow", "fast", "fast"]
