@@ -389,6 +389,12 @@ def test_the_best_of_each_kind_is_climbed_from(
         assert looked.order()[0]["kind"] == 1, "15 at best; of the other kind 17"
 
 
+def test_what_is_pinned_comes_first_and_keeps_its_names() -> None:
+    params = Space(TwoKinds(), PROBLEM, DEVICE, {"meet": 1, "i": (7, 5)}).params
+    assert [param.name for param in params] == ["i", "meet", "kind", "j", "k"]
+    assert [(param.values, param.names) for param in params[:2]] == [((5, 7), ()), ((1,), ("there",))]
+
+
 def test_a_preview_is_of_what_was_looked_at_for_the_promise() -> None:
     strategy = search.make("model", Direct(), LAYER, DEVICE)
     looked = ranking.ModelRanking(Space(Direct(), LAYER, DEVICE), random.Random(0))
