@@ -423,6 +423,7 @@ def test_a_noisy_time_is_marked() -> None:
     columns = (Column("layer", "layer"), Column("time_us", "time", "us"), Column("ci95_us", "±", "us"))
     rows = tuple({"layer": "L", "time_us": 45.0, "ci95_us": width} for width in (242.0, 2.0, 45.0))
     shown = part_table(PartResult("t", "ladder", "", columns, rows))
+    assert shown.head == ("layer", "time", "±")
     assert [row[1:] for row in shown.body] == [("45 us~", "242 us"), ("45 us", "2 us"), ("45 us~", "–")]
     assert shown.notes == (NOISY_NOTE,)
 
