@@ -386,7 +386,8 @@ def test_documents_round_trip(tmp_path: Path) -> None:
     sample = Path(__file__).parent / "study_sample.json"
     result = load(sample)
     assert parse(json.loads(json.dumps(document_of(result)))) == result
-    assert "| TOY" in study_markdown(result)
+    shown = study_markdown(result)
+    assert "| TOY" in shown and f"({result.device['name']}, " in shown
     assert main(["report", str(sample), "--markdown", str(tmp_path / "x.md")]) == 0
 
 
