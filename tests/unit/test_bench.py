@@ -344,6 +344,18 @@ def test_a_steep_slope_makes_roundings_larger() -> None:
     assert "error" in deviation((1.01 * y.astype(np.float32)).astype(np.float16), truth).wrong(problem)
 
 
+@pytest.mark.parametrize("words", ["", "+alpha0.25", "+alpha30+bias+add-700", "+leaky-0.5", "+leaky-4"])
+def test_errors_are_seen_beside_the_size_of_an_output(words: str) -> None:
+    """An error of rms 5e-5 is the most in f32, of what the activation is given times its steepest slope."""
+    problem = Problem.parse(f"n1c64h9w9k32r3s3-f32{words}")
+    argument = replace(problem, epilogue=replace(problem.epilogue, act="", low=0.0))
+    inputs = normal_inputs(problem, 5)
+    truth, size = answer(problem, inputs), answer(argument, inputs).std()
+    most = 5e-5 * size * max(1.0, -problem.epilogue.low)
+    for share, right in ((0.9, True), (1.6, False)):
+        assert (deviation(truth + share * most, truth).wrong(problem) == "") == right
+
+
 def test_all_parts_of_an_answer_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewright.checking.deviation._PART", 7)
     problem = Problem.parse("n1c2h5w5k2r1s1-f32")

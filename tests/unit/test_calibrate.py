@@ -140,6 +140,24 @@ def test_a_core_that_is_taken_does_not_lower_the_peak() -> None:
     assert found.read_gbs == pytest.approx(calibration.CPU_READ_BYTES / 100.0 / 1e3, rel=1e-3)
 
 
+class ByWork(Pretended):
+    """A CPU whose cores take 500 us for a unit's share of a shape: a block of it, or several."""
+
+    def launch(self, loaded: Any, launch: Any, memories: list[Any]) -> None:
+        super().launch(loaded, launch, memories)
+        if launch.kernel == "multiply_add":
+            block = loaded["CHAINS"] * loaded["TURNS"] * loaded["ROUNDS"] / (1 << 21)
+            self.times["multiply_add"] = 4.0 + 500.0 * block * -(-launch.grid[0] // self.device.units)
+            self.last = "multiply_add"
+
+
+def test_one_core_counts_for_all_where_each_has_one_block() -> None:
+    """A block of a shape with several for each core is less than a core's share."""
+    found = calibrate(ByWork(CPU))  # type: ignore[arg-type]
+    most = max(peak.flops for peak in tools.peaks(CPU))
+    assert found.f32_tflops == pytest.approx(most / 500.0 / 1e6, rel=0.01)
+
+
 def test_times_that_make_no_sense_are_refused() -> None:
     odd: Any = Pretended()
     odd.times["flush"] = 1.0

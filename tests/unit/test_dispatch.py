@@ -34,6 +34,7 @@ from tilewright.plans import plan_cache
 from tilewright.plans.provenance import UNSAID, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
+from tilewright.problem.epilogue import Epilogue
 from tilewright.record import Check, Measurement, Record, Standing
 from tilewright.search import ranking
 from tilewright.search import strategies as search
@@ -42,6 +43,8 @@ from tilewright.store.hints import likeness
 from tilewright.store.record_json import made_as
 from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
+from tilewright.tuning.events import TuneResult
+from tilewright.tuning.options import TuneOptions
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 DEVICE = for_architecture("sm_90")
@@ -714,6 +717,8 @@ def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -
     assert not known("slabs")
     box.add(slab(6, 50.0, stage="final", raced="slabs"))
     assert known("slabs") and not known() and not known("tiles")
+    box.add(record(4, 5.0, context=WON | {"compiler": "c0"}))
+    assert not known(), "all have raced, but with other kernels"
     box.add(record(4, 5.0, context=WON))
     assert known() and known("tiles")
     for faster in (slab(6, 1.0, stage="final", raced="slabs"), slab(4, 0.5, stage="final", raced="slabs")):
@@ -722,6 +727,24 @@ def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -
     assert once.settled(Request(LAYER), RUNTIME, box) == faster
     box.add(replace(slab(4, 0.5), outcome="correctness"))
     assert once.settled(Request(LAYER), RUNTIME, box).config == "slabs:t=6"
+
+
+def test_tuning_again_gives_plans_of_the_new_winner(
+    box: Store, two: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def search(*_: Any, **__: Any) -> TuneResult:
+        box.add(found := record(2, 1.0, context=WON))
+        return TuneResult(found, (found,), (found,), 1.0, 0)
+
+    monkeypatch.setattr(once, "tune", search)
+    monkeypatch.setattr(once, "require_room", lambda *_: None)
+    box.add(record(4, 5.0, context=WON))
+    alike = replace(LAYER, epilogue=Epilogue(bias=True))
+    before = [choose(box, layer)[0] for layer in (LAYER, alike)]
+    told = [once.tune_once(LAYER, RUNTIME, box, TuneOptions(again=again)) for again in (False, True)]
+    assert [one.known for one in told] == [True, False]
+    assert before == ["tiles:t=4"] * 2
+    assert [choose(box, layer)[0] for layer in (LAYER, alike)] == ["tiles:t=2"] * 2
 
 
 def test_a_search_that_its_budget_ended_settles_no_larger_one(box: Store, two: None) -> None:

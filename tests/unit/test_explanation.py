@@ -152,6 +152,7 @@ def test_json_has_numbers_where_the_table_has_words() -> None:
     assert told["config"]["deterministic"] is True
     measured, second = told["predicted_against_measured"], told["runner_up"]
     assert (measured["measured_us"], measured["measured_ci95_us"], measured["runs"]) == (10.0, 0.1, 20)
+    assert measured["warm_us"] == pytest.approx(9.0)
     assert (second["measured_us"], second["measured_ci95_us"], second["within_noise"]) == (10.3, 0.4, True)
     lines = "\n".join(as_text(table) for table in tables(sections(subject(HISTORY))))
     assert "measured us" in lines and "ci95" not in lines  # beside the time, in its line
@@ -164,6 +165,8 @@ def test_runner_up_and_noise() -> None:
     assert second["over_winner"] == pytest.approx(1.03)
     assert str(second["within_noise"]).startswith("yes")
     assert (second["configs_within_noise"], second["configs_tried"]) == (1, 4)
+    for alone in (HISTORY[-1:], HISTORY[:1]):  # the winner, or another
+        assert not found(alone).get("runner_up")
 
 
 def test_the_runner_up_is_the_best_that_was_compared_with_the_winner() -> None:

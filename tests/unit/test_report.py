@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import csv
 import html
+import io
 import json
 import math
 import sys
@@ -19,6 +21,7 @@ import pytest
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.errors import OutputError, StoreError
 from tilewright.report import plot, plot_study, results
+from tilewright.report.gather import as_csv, of_document
 from tilewright.report.results_table import results_table, short_table
 from tilewright.report.table import NOISY_NOTE, Table, as_text, bytes_text, markdown, time_text
 from tilewright.studies.document import StudyResult, load
@@ -70,6 +73,14 @@ ratio is fastest peer / ours: geometric mean 1.06 over 2 layers, lowest 0.75
 † not deterministic: sums of floats in no fixed order
 cudnn has no time for any layer: no CUDA device
 onednn has no time for R3: crashed"""
+
+
+def test_csv_has_every_figure_with_its_row_and_column() -> None:
+    lines = list(csv.DictReader(io.StringIO(as_csv([of_document("a file", DOCUMENT)]))))
+    assert {line["file"] for line in lines} == {"a file"}
+    found = {(line["part"], line["column"]): line["value"] for line in lines}
+    assert (found["R2", "floor_us"], found["R2", "tilewright cold_us"]) == ("300.0", "600.0")
+    assert (found["R3", "onnxruntime cold_us"], found["R3", "onednn reason"]) == ("60.0", "crashed")
 
 
 def test_plain_table() -> None:

@@ -100,6 +100,16 @@ def test_noise_is_measured_until_the_interval_is_small() -> None:
     assert abs(got.cold_us - 100) < 3
 
 
+def test_one_noisy_contestant_keeps_all_of_them_running() -> None:
+    """Until it is known well enough; after the cap, while there is patience."""
+    for limits in (Limits(), Limits(max_s=1e-3, patience_s=1.0)):
+        clock = FakeClock()
+        runs = {"a": steady(100.0), "b": itertools.chain([90.0, 110.0] * 10, steady(100.0))}
+        contestants = {name: clock.contestant(name, times) for name, times in runs.items()}
+        got = measure(contestants, clock, limits, now=clock.now)
+        assert not got["b"].noisy and got["a"].runs == got["b"].runs > 20, limits
+
+
 def test_small_absolute_width_is_enough() -> None:
     assert precise(summary([4.0, 4.1, 4.2, 4.0, 4.1, 4.2]), Limits())
     assert not precise(summary([40, 41, 42, 40, 41, 42.0]), Limits())
@@ -213,8 +223,10 @@ def test_separate_goes_on_until_one_is_left() -> None:
 
 def test_slow_kernels_get_a_short_warm_row() -> None:
     clock = FakeClock()
-    measure({"a": clock.contestant("a", steady(10_000.0)), "b": clock.contestant("b", steady(9.0))}, clock)
-    assert clock.warm_counts == [2, 50]
+    late = itertools.chain([40_000.0], steady(4000.0))  # a late run says nothing of the others
+    times = {"a": steady(10_000.0), "b": steady(9.0), "c": late}
+    measure({name: clock.contestant(name, each) for name, each in times.items()}, clock)
+    assert clock.warm_counts == [2, 50, 5]
 
 
 def test_without_contestants_there_is_nothing_to_measure() -> None:

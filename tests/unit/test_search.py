@@ -389,6 +389,12 @@ def test_the_best_of_each_kind_is_climbed_from(
         assert looked.order()[0]["kind"] == 1, "15 at best; of the other kind 17"
 
 
+def test_what_is_pinned_comes_first_and_keeps_its_names() -> None:
+    params = Space(TwoKinds(), PROBLEM, DEVICE, {"meet": 1, "i": (7, 5)}).params
+    assert [param.name for param in params] == ["i", "meet", "kind", "j", "k"]
+    assert [(param.values, param.names) for param in params[:2]] == [((5, 7), ()), ((1,), ("there",))]
+
+
 def test_a_preview_is_of_what_was_looked_at_for_the_promise() -> None:
     strategy = search.make("model", Direct(), LAYER, DEVICE)
     looked = ranking.ModelRanking(Space(Direct(), LAYER, DEVICE), random.Random(0))
@@ -547,3 +553,11 @@ def test_what_won_elsewhere_takes_turns_with_what_is_proposed() -> None:
     assert later == ["fast"] * 2 + ["elsewhere"] * 2 + ["fast"] * 2 + ["elsewhere"] * 2 + ["fast"] * 2
     one_by_one = Proposals({"fast": Promising("fast", 10.0)}, lambda config: True, elsewhere)
     assert [one_by_one.next(1)[0].family for _ in range(4)].count("elsewhere") <= 2
+    ahead = Proposals({"fast": Promising("fast", 10.0)}, lambda config: True, elsewhere)
+    assert len(ahead.next_hints(3)) == 3 and [c.family for c in ahead.next(1)] == ["fast"]
+
+
+def test_a_family_that_was_left_untried_is_asked_first_and_once() -> None:
+    strategies = {name: Promising(name, us) for name, us in (("slow", 20.0), ("fast", 10.0))}
+    proposals = Proposals(strategies, lambda config: True, untried=("slow",))
+    assert [proposals.next(1)[0].family for _ in range(3)] == ["slow", "fast", "fast"]

@@ -133,6 +133,8 @@ def test_an_override_that_cannot_be_names_the_layer() -> None:
         shapes.load(["n1c8h5w5k4r3s3-f32+silu"], dtype="i8")
     with pytest.raises(ProblemError, match="layer R12: dtype='f4': must be one of"):
         shapes.load(["R12"], dtype="f4")
+    with pytest.raises(ProblemError, match="^layout 'nwhc': must be one of nchw, nhwc, both$"):
+        shapes.load(["R12"], layout="nwhc")
 
 
 @pytest.mark.parametrize(

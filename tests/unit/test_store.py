@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_samples import DEVICE, GOOD, H100, KERNELS, LAYER, best, families, path, record
+from store_samples import DEVICE, GOOD, H100, KERNELS, LAYER, Tiles, best, families, path, record
 
 from tilewright.device import for_architecture
 from tilewright.errors import ProblemError, StoreError
@@ -229,6 +229,7 @@ def test_layers_alike(path: Path) -> None:
         box.add(won(f"{SIZES}-{name}"))
     box.add(won(SIZES + "-bf16", 4, compiler="old"))
     box.add(won(SIZES.replace("c64", "c640") + "-f16"))
+    box.add(replace(won(f"{SIZES}-f16"), problem=f"{SIZES}-f16+unheard"))  # of another version
     assert alike(box, "-f16+bias") == [
         "-f16+alpha2 t=2.u=0", "-f16+relu t=1.u=0", "-bf16+bias t=2.u=1", "-bf16 t=1.u=1", "-bf16 t=4.u=0",
         "-f16+add t=4.u=1",
@@ -245,7 +246,7 @@ def test_images_of_a_pixel_lie_alike_in_both_layouts(path: Path) -> None:
         assert len([*hints.alike(box, asked, DEVICE, sources=KERNELS)]) == found
 
 
-def test_of_layers_alike_only_who_was_searched_well(path: Path) -> None:
+def test_of_layers_alike_only_who_was_searched_well(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     box, name = Store(path), SIZES + "-f32"
     box.add(record(problem=name))  # a trial
     box.add(won(name, 2, raced=""))  # of other families alone
@@ -260,6 +261,10 @@ def test_of_layers_alike_only_who_was_searched_well(path: Path) -> None:
     relu, h200 = Problem.parse(name + "+relu"), replace(DEVICE, name="NVIDIA H200")
     none = Sources((), DEVICE, "c1")
     assert len([*hints.alike(box, relu, DEVICE, sources=none)]) == 2, "no family is wanted that did not race"
+    assert len([*hints.alike(box, relu, DEVICE)]) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(Tiles, "races", False)
+        assert len([*hints.alike(box, relu, DEVICE)]) == 2, "nor one that never races"
     assert [one.problem for one in hints.alike(box, relu, h200)] == [name], "of a device with the same chip"
     box.add(record("tiles:t=4.u=0", problem=name + "+relu", outcome="correctness", measurement=None))
     assert alike(box, "-f32+relu") == [], "what is wrong here"

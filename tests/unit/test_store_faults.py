@@ -411,9 +411,10 @@ def test_the_advice_for_a_shared_cache_folder_changes_no_folder(
         Store()
 
 
-def test_a_store_in_memory_alone_is_refused() -> None:
-    with pytest.raises(StoreError, match="never in memory alone"):
-        Store(":memory:")
+@pytest.mark.parametrize("path", [":memory:", "file:records.sqlite", "file::memory:?cache=shared"])
+def test_a_store_in_memory_alone_or_by_a_uri_is_refused(path: str) -> None:
+    with pytest.raises(StoreError, match="no URI, and never in memory alone"):
+        Store(path)
 
 
 def test_another_users_folder_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

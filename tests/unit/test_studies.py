@@ -386,7 +386,8 @@ def test_documents_round_trip(tmp_path: Path) -> None:
     sample = Path(__file__).parent / "study_sample.json"
     result = load(sample)
     assert parse(json.loads(json.dumps(document_of(result)))) == result
-    assert "| TOY" in study_markdown(result)
+    shown = study_markdown(result)
+    assert "| TOY" in shown and f"({result.device['name']}, " in shown
     assert main(["report", str(sample), "--markdown", str(tmp_path / "x.md")]) == 0
 
 
@@ -423,6 +424,7 @@ def test_a_noisy_time_is_marked() -> None:
     columns = (Column("layer", "layer"), Column("time_us", "time", "us"), Column("ci95_us", "±", "us"))
     rows = tuple({"layer": "L", "time_us": 45.0, "ci95_us": width} for width in (242.0, 2.0, 45.0))
     shown = part_table(PartResult("t", "ladder", "", columns, rows))
+    assert shown.head == ("layer", "time", "±")
     assert [row[1:] for row in shown.body] == [("45 us~", "242 us"), ("45 us", "2 us"), ("45 us~", "–")]
     assert shown.notes == (NOISY_NOTE,)
 

@@ -72,11 +72,17 @@ def test_no_config_is_broken(
     assert sum(CONFIG in line.split() for line in lines) == 2
     assert all(len(line) <= width or len(line.split()[-1]) > width - 18 for line in lines)
     assert command in " ".join(" ".join(lines).split())
-    three = Table("", ("name", "config", "what"), (("toy", CONFIG, "a step of a ladder"),), words=True)
-    assert CONFIG in shown(three, width, monkeypatch, capsys).split()
+    three = Table("", ("", "config", "what"), (("toy", CONFIG, "a step of a ladder"),), words=True)
+    words = shown(three, width, monkeypatch, capsys).split()
+    assert CONFIG in words and words[0] == "config", "a head with an empty cell is one all the same"
 
 
 EVIL, HARMLESS = "a\x1b]0;b\x07\x9b2Jc", "a\\x1b]0;b\\x07\\x9b2Jc"
+
+
+def test_a_table_makes_control_characters_visible_everywhere() -> None:
+    found = Table(EVIL, (EVIL,), ((EVIL,),), (EVIL,))
+    assert found == Table(HARMLESS, (HARMLESS,), ((HARMLESS,),), (HARMLESS,))
 
 
 class Terminal(io.StringIO):

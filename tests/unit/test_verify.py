@@ -14,7 +14,7 @@ import pytest
 from every_activation import WORDS, activated
 
 from tilewright.checking import host_reference
-from tilewright.checking.compare import compare
+from tilewright.checking.compare import compare, differences
 from tilewright.checking.device_inputs import DeviceInputs
 from tilewright.checking.fence import GUARD_BYTES, POISON, Fence
 from tilewright.checking.inputs import exact_inputs, normal_inputs, stays_exact, with_nonfinite
@@ -41,7 +41,7 @@ class Host(NumpyRuntime):
     def __init__(self, fault: Fault | None = None, problem: Problem = PROBLEM) -> None:
         super().__init__()
         self.fault, self.runs = fault, 0
-        self.dtype, self.dtype_out = numpy_dtype(problem.dtype), numpy_dtype(problem.dtype_out)
+        self.dtype, self.dtype_out = numpy_dtype(problem.stored), numpy_dtype(problem.dtype_out)
 
     def compile(self, blueprint: Blueprint, spills: bool = False) -> Built:
         if blueprint.source == "reference.cu":
@@ -61,7 +61,7 @@ class Host(NumpyRuntime):
         else:
             super().launch(loaded, launch, memories, stream)
         if launch.kernel in ("reference", "pool") and self.fault:
-            first, last = memories[0], memories[-1]
+            first, last = memories[0], memories[-2 if launch.args[-1] == "scale" else -1]
             self.fault(self.runs, last.owner.view(self.dtype_out), first.owner.view(self.dtype))
         self.runs += launch.kernel in ("reference", "pool")
 
@@ -108,6 +108,7 @@ OTHERS = (
     "n1c3h5w6k3r3s3p1-bf16+alpha0.5+bias+add+maxpool3u2p1",
     "n1c3h5w6k4r3s3p1-f32+alpha0.3+add+silu+avgpool2",
     "n1c3h5w6k4r3s3p1-i8+bias+add+relu+maxpool2",
+    "n1c3h5w6k4r3s3p1-i8+bias+relu+requant",
 )
 
 
@@ -389,6 +390,12 @@ def test_what_runs_on_arrays_that_are_not_aligned_is_checked_too(text: str, apar
     assert not verifier.spoilt
 
 
+def test_inputs_are_not_aligned_there_either(apart: None) -> None:
+    places: list[tuple[int, int]] = []
+    check(lambda run, y, x: places.append((x.ctypes.data % 16, y.ctypes.data % 16)), full=True)
+    assert places[-1] == (4, 4) and set(places[:-1]) == {(0, 0)}
+
+
 def test_it_may_not_write_beside_them(apart: None) -> None:
     def fault(run: int, y: Any, x: Any) -> None:
         if y.ctypes.data % 16:
@@ -573,3 +580,10 @@ def test_the_kernel_counts_what_is_wrong_and_how(cpu: Runtime) -> None:
     found = compare(launcher, problem, *given, limits)
     assert (found.over, found.unequal, found.nan, found.inf, found.missed) == (2, 7, 1, 2, 0)
     assert (found.worst, found.bound, found.max_error) == (1 / 0.75, 0.75, 1.0)
+
+
+def test_few_threads_look_at_all_elements(cpu: Runtime) -> None:
+    problem, launcher = Problem.parse("n1c1h1w10007k1r1s1-f32"), Launcher(cpu)
+    zeros, ones, ref = (launcher.put(np.full(10007, n, t)) for n, t in ((0, "f4"), (1, "f4"), (0, "f8")))
+    assert compare(launcher, problem, ones, ref, ref, error_bound(problem, 1)).over == 10007
+    assert differences(launcher, problem, zeros, ones) == 10007

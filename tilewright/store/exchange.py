@@ -193,9 +193,6 @@ def _facts(f: Fields, key: str, devices: Sequence[Device]) -> Device | None:
 def _check_rules(f: Fields, problem: Problem, family: Family, config: Config, device: Device | None) -> None:
     if device is None:
         return
-    refusal = family.refuses(problem, device)
-    if refusal:
-        raise StoreError(f"{f.path}.family: {family.name} does not take {problem}: {refusal}")
     try:
         family.check(problem, device, config)
     except ConfigError as error:
