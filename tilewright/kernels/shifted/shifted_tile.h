@@ -108,8 +108,8 @@ INLINE Lane find_lane(const Block *b, int warp, int lane) {
 // Byte of a plane that a tap is behind the first one.
 #define TAP_BYTES(r, s) (((r) * (DIL_H * W) + (s) * DIL_W) * (int)sizeof(in_t))
 // What a block reads of channel c of the first run, and with it of the planes beside it: `count` elements, whole pieces
-// of 16 bytes, from `low` of the image on; `at`: where the first of them lies behind the plane's place in a run. It reads
-// the same of other runs' channels, so many planes further (RUN_OF).
+// of 16 bytes, from `low` of the image on; `at`: where the first of them lies behind the plane's place in a run. Of
+// other runs' channels it reads the same, so many planes further (RUN_OF).
 typedef struct {
     int low, count, at;
 } Piece;
