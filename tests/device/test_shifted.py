@@ -52,6 +52,9 @@ LAYERS = (
     ("n3c40h14w14k33r3s3p1u2-f16", dict(rows=7, ni=2)),
     ("n1c56h1w187k33r1s5p0x2d1x2-f16+bias", dict(parts=3, sc=2)),
     ("n2c24h5w7k36r2s3p1.0.0.2d2x1-tf32+bias", dict(rows=4, ni=2)),
+    ("n1c40h4w24k33r2s5p0x2u2-f16", dict(rows=2)),  # two words at once, from the first on
+    ("n1c40h4w24k33r1s5p0x3u2-bf16", dict(rows=2, chunks=8)),  # from the second on
+    ("n1c40h4w24k33r3s2p1x0u2d1x6-f16", dict(rows=2)),  # one of them under no tap
     ("n1c24h16w16k130r3s3p1-f16+bias", dict(rows=16, bn=128, sets=1, stages=3)),
 )
 
@@ -97,6 +100,7 @@ def test_configs_by_emulation(text: str, runtime: Runtime) -> None:
         "n5c68h26w28k164r5s5p2-bf16+silu",
         "n2c40h40w120k48r7s7p3u2-f16",
         "n2c40h24w64k80r3s3p2d2-tf32+bias",
+        "n2c72h12w28k72r3s4p1x2u2-f16", "n2c72h12w28k72r3s2p1x3u2d1x6-f16",
         "n8c136h17w17k200r3s3p1-f16+bias", "n17c264h7w7k130r3s3p1u2-bf16+add", "n5c40h13w9k64r5s3p2x1d2-f16",
         "n9c130h7w7k72r3s3p1-tf32", "n2c72h1w1999k200r1s3u1x2-f16+bias+relu",
     ),

@@ -51,6 +51,8 @@ static unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
     for (int i = 0; i < 4; i++) word |= (both >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
     return word;
 }
+struct uint2 { unsigned x, y; };
+static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 static unsigned __funnelshift_r(unsigned low, unsigned high, int bits) {
     return ((unsigned long)high << 32 | low) >> bits;
 }

@@ -46,6 +46,7 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "parts of a row": ("n2c65h1w136k33r1s3p0x1-f16+bias", dict(parts=3, stages=3)),  # 136 by 48
     "parts of rows": ("n1c40h3w280k32r3s3p1u2-f16", dict(parts=3, sets=1)),
     "planes that begin anywhere": ("n3c40h3w5k33r3s3p1-f16+bias", dict(rows=3, ni=2, xs=2)),
+    "two words at once": ("n1c40h4w24k33r1s2p0x3u2d1x6-f16", dict(rows=2)),  # one of them under no tap
     "tf32, planes that begin anywhere": ("n2c20h5w3k33r3s3p1u2-tf32", dict(rows=2, xs=2)),
     "even planes that begin anywhere": ("n1c40h6w6k33r3s3p1u2-bf16", dict(rows=2, sc=2)),
     "registers handed on": ("n1c24h4w8k161r1s3p0x1-f16", dict(rows=4, bn=192, mb=2, sets=1)),  # one step

@@ -36,6 +36,9 @@
 #define ODD (EVEN && PAD_L % 2)
 #define HALF_OF(s, h) (ODD + (s) * DIL_W + (h) * STR_W)
 #define WORDS (HALF_OF(S - 1, 1) / 2 + 1)
+// Of stride 2 lanes skip every other word, and meet in banks two and two; not if they read two words at once, from a
+// multiple of 8 bytes on: words k and k + 1, in the image or outside of it together.
+#define TWO(k) (STR_W == 2 && W % 4 == 0 && (k) % 2 == ((PAD_L + ODD) % 4 > 0) && (k) + 1 < WORDS)
 
 typedef struct {
     int n0, p0, q0, k0, images, rows, columns, channels;  // what is first, and how many there are

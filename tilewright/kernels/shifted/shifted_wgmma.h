@@ -58,6 +58,11 @@ INLINE void send_planes(unsigned char *shared, const in_t *x, const Block *b, sh
 // A word of shared memory, or zero.
 INLINE unsigned word_at(const unsigned char *from, int sees) { return sees ? *(const unsigned *)from : 0; }
 
+INLINE void two_words_at(unsigned words[2], const unsigned char *from, int sees) {
+    const uint2 both = sees ? *(const uint2 *)from : make_uint2(0, 0);
+    words[0] = both.x, words[1] = both.y;
+}
+
 // The words of A for product i of a step, row r: word j of a tap is of pixel j % 2, and of half j / 2 of the channels.
 // `run`: where the lane's first channel and row r are; `left`: channels from there on.
 INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me, int r, int i, int left) {
@@ -84,10 +89,12 @@ INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me
             const int c = CHANNEL_OF(i, half) + e;
             int sees = 0;
             UNROLL for (int at = 0; at < 2 * S; at++)
-                if (HALF_OF(at / 2, at % 2) / 2 == k)
+                if (HALF_OF(at / 2, at % 2) / 2 == k || (TWO(k) && HALF_OF(at / 2, at % 2) / 2 == k + 1))
                     sees = (int)(me->rows >> r & me->columns >> (16 * (at % 2) + at / 2) & 1);
             if (C % CHANNELS) sees = sees && c < left;
-            words[e][k] = word_at(run + me->from[e] + c * PITCH + k * 4, sees);
+            const unsigned char *from = run + me->from[e] + c * PITCH + k * 4;
+            if (TWO(k)) two_words_at(words[e] + k, from, sees);
+            else if (!TWO(k - 1)) words[e][k] = word_at(from, sees);
         }
         UNROLL for (int s = 0; s < S; s++) UNROLL for (int h = 0; h < 2; h++)
             a[s][half * 2 + h] = __byte_perm(words[0][HALF_OF(s, h) / 2], words[1][HALF_OF(s, h) / 2],
