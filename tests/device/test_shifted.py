@@ -180,3 +180,28 @@ def test_there_is_a_config_for_what_it_takes(text: str) -> None:
     problem = Problem.parse(text)
     assert KIND.refuses(problem, H100) is None
     KIND.check(problem, H100, Space(KIND, problem, H100).sample(Random(1)))
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    (
+        ("n1c64h8w8k256r3s3p1-f16", dict(rows=8, bn=192, mb=2)),  # a warpgroup, two, three, four
+        ("n1c64h16w16k256r3s3p1-tf32", dict(rows=8, bn=256)),
+        ("n4c64h7w7k200r3s3p1-bf16", dict(rows=7, ni=3, bn=192)),
+        ("n1c64h1w1000k128r1s3p0x1u1x2-f16", dict(parts=2, bn=128, sets=1)),
+    ),
+)
+def test_a_block_has_the_registers_that_are_handed_on(
+    text: str, change: dict[str, int], kept_cache: None
+) -> None:
+    """Who asks for more than the others have given back waits for ever."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    problem, config = Problem.parse(text), Config.make("shifted", BASE | change)
+    KIND.check(problem, H100, config)
+    kernel = KIND.blueprint(problem, H100, config)
+    sizes, (used,) = dict(kernel.defines), compile_cuda(kernel, "sm_90").resources.values()
+    assert sizes["HANDS_ON"] and used.registers == sizes["REGS_ALL"] and used.local_bytes == 0
+    wanted = sizes["REGS_SUMMING"] * sizes["TEAMS"] + sizes["REGS_SENDING"]
+    assert wanted <= sizes["REGS_ALL"] * (sizes["TEAMS"] + 1)

@@ -67,7 +67,7 @@ class Shifted(Family):
     )  # fmt: skip
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Support filters over planes of whole pieces of 16 bytes, on the tensor cores of sm_90."""
+        """Support filters over images of whole pieces of 16 bytes, on the tensor cores of sm_90."""
         if reason := super().refuses(problem, device) or no_wgmma(device):
             return reason
         if (problem.layout_in, problem.layout_out) != ("nchw", "nchw"):
