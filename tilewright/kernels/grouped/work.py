@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
+from tilewright.floor import least_flops
 from tilewright.kernels.family import Values
 from tilewright.kernels.grouped.tile import (
     across,
@@ -14,6 +15,7 @@ from tilewright.kernels.grouped.tile import (
     registers,
     stores_quads,
 )
+from tilewright.kernels.limits import resident
 from tilewright.kernels.split_k import left_bytes
 from tilewright.kernels.tile import columns_under, rows_under
 from tilewright.kernels.word import filter_bytes, issue_slots, read_bytes, word_bytes, word_registers, words
@@ -23,6 +25,7 @@ from tilewright.problem import DTYPE_BYTES, Problem
 # Instructions of a core: per item, input, output. Source: fitted to 127 configs of 19 layers on 4
 # cores of a Sapphire Rapids (PoCL 3).
 ITEM, CHECKING, STORING = 100.0, 6.0, 6.0
+FETCH = 0.5  # on a GPU: time to the first data, relative to blocks that stage it (3,900 trials of 142 layers)
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> Work:
@@ -41,17 +44,20 @@ def _gpu_work(pr: Problem, device: Device, cf: Values) -> GpuWork:
     outputs = cf["th"] * cf["tw"] * cf["v"]
     inputs *= words(pr) * (cf["v"] if across(pr) else 1)
     fma = words(pr) * pr.r * pr.s * outputs
-    sectors = cf["threads"] * outputs / (8.0 if pr.layout_out == "nhwc" and cf["v"] == 4 else 8.0 / cf["tw"])
+    sectors = cf["threads"] * outputs / (8.0 if pr.layout_out == "nhwc" else 8.0 / cf["tw"])
     if stores_quads(pr, cf):
         sectors = cf["threads"] * outputs / (8.0 if cf["tw"] == 4 else 4.0)
+    need = registers(pr, cf["v"], cf["th"], cf["tw"])
+    seen = least_flops(pr) / pr.flops  # of the inputs: the rest is padding
     return GpuWork(
-        blocks=blocks, threads=cf["threads"], registers=registers(pr, cf["v"], cf["th"], cf["tw"]),
-        resident=cf["mb"], fma=float(fma * issue_slots(pr, device)), global_loads=loads / 8,
+        blocks=blocks, threads=cf["threads"], registers=need,
+        resident=resident(device, need, cf["threads"], 0, cf["mb"]),
+        fma=float(fma * issue_slots(pr, device)), global_loads=loads / 8,
         staging=loads * 5.0 + words(pr) * pr.r * pr.s * cf["v"],
-        epilogue=outputs * 4.0, wavefronts=loads * cf["threads"] / 32 * _lines(pr, cf),
-        load_bytes=read_bytes(pr) * inputs * cf["threads"],
+        epilogue=outputs * 4.0, wavefronts=seen * loads * cf["threads"] / 32 * _lines(pr, cf),
+        load_bytes=seen * read_bytes(pr) * inputs * cf["threads"],
         store_sectors=sectors, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
-        combine=cf["combine"], partial_bytes=left_bytes(pr, cf["combine"]),
+        fetch=FETCH, streams=True, combine=cf["combine"], partial_bytes=left_bytes(pr, cf["combine"]),
         tile_bytes=word * outputs * cf["threads"], useful=pr.z_elements / (items * outputs),
         register_intensity=2.0 * fma / max(1, inputs), block_intensity=2.0 * fma / max(1, inputs),
     )  # fmt: skip
