@@ -83,8 +83,7 @@ class Shifted(Family):
         if max(problem.r, problem.s) > MOST_BITS:
             return f"lanes keep a bit for each row and column of a filter, {MOST_BITS} at most"
         shapes = [Shape(problem, rows, problem.q, 1) for rows in _rows(problem)]
-        parts = [columns(problem, parts) for parts in _parts(problem)]
-        shapes += [Shape(problem, 1, part, 1) for part in parts]
+        shapes += [Shape(problem, 1, columns(problem, parts), 1) for parts in _parts(problem)]
         if not any(shape.meets_image for shape in shapes if shape.teams <= MOST_TEAMS):
             return "tiles of rows of outputs would see padding alone"
         least = SMALLEST | dict(parts=max(_parts(problem)))
