@@ -25,7 +25,7 @@ from tilewright.problem import DTYPE_BYTES, Problem
 # Instructions of a core: per item, input, output. Source: fitted to 127 configs of 19 layers on 4
 # cores of a Sapphire Rapids (PoCL 3).
 ITEM, CHECKING, STORING = 100.0, 6.0, 6.0
-FETCH = 0.5  # on a GPU: time to the first data, relative to blocks that stage it (3,900 trials of 142 layers)
+FETCH = 0.5  # on a GPU: time to the first data, where 1 is that of blocks that stage it (11,955 trials)
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> Work:
