@@ -142,6 +142,7 @@ INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const Block *b, cons
         NEXT(slot, parity, STAGES);
         if (++r == R) {
             r = 0;
+            __syncwarp();  // all lanes have read
             if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));
             NEXT(x_slot, x_parity, X_STAGES);
         }
