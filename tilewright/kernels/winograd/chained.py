@@ -16,7 +16,7 @@ from math import prod
 
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
-from tilewright.kernels.bound import padding_alone
+from tilewright.kernels.bound import fewest_taps, too_few_at_edges
 from tilewright.kernels.direct.cpu import WORKERS
 from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
@@ -141,7 +141,7 @@ class Winograd4(Family):
             return "under a dilated filter the outputs of a tile lie apart: they are no window of a pool"
         if problem.groups != 1 or min(problem.c, problem.k) < FEWEST_CHANNELS:
             return f"it is made for one group of at least {FEWEST_CHANNELS} channels in and out"
-        if reason := padding_alone(problem):
+        if reason := too_few_at_edges(problem, 1):
             return reason
         grid = grid_of(problem, self.side)
         if grid.elements * max(problem.c, problem.k) > MAX_EXTENT:
@@ -213,8 +213,12 @@ class Winograd8(Winograd4):
     growth = 400
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Refuse CPUs, which use 6x6 tiles."""
-        return no_gpu(device) or super().refuses(problem, device)
+        """Refuse CPUs, which use 6x6 tiles, and corners that see one tap: 2.6 times the bound, emulated."""
+        if reason := no_gpu(device) or super().refuses(problem, device):
+            return reason
+        if problem.r == problem.s == 5 and fewest_taps(problem) == (1, 1):
+            return "outputs at corners that see one tap of 25 would have the errors of those beside them"
+        return None
 
 
 def _blueprint(pr: Problem, grid: TileGrid, device: Device, config: Config, aligned: bool) -> Blueprint:
