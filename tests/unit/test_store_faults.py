@@ -175,7 +175,6 @@ def damage_other_version(path: Path) -> None:
     "damage",
     [
         damage_half, damage_pages, damage_head, damage_schema, damage_column, damage_other_tables,
-        damage_other_version,
     ],  # fmt: skip
 )
 def test_a_corrupt_database_is_a_miss(path: Path, damage: Any) -> None:
@@ -262,6 +261,32 @@ def test_what_never_was_a_store_is_left_alone(path: Path, make: Callable[[Path],
         with pytest.raises(StoreError, match=f"{path}: is no store of tilewright's, so it is left as it is"):
             use()
     assert path.read_bytes() == before and [p for p in path.parent.iterdir() if "corrupt" in p.name] == []
+
+
+def test_a_store_of_another_version_is_left_alone(path: Path) -> None:
+    """Two versions that share a named file would set aside each other's winners in turn."""
+    box = Store(path, shipped=False)
+    box.add(record())
+    damage_other_version(path)
+    before = path.read_bytes()
+    for use in (lambda: best(box), lambda: box.add(record())):
+        with pytest.raises(StoreError, match=f"{path}: is of another version .*schema is 99.*another file"):
+            use()
+    assert path.read_bytes() == before and [p for p in path.parent.iterdir() if "corrupt" in p.name] == []
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {SCHEMA}")
+    assert best(box) == record().config
+
+
+def test_ones_own_store_of_another_version_is_damaged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name has the version."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(path.parent))
+    box = Store(shipped=False)
+    box.add(record())
+    damage_other_version(box.path)
+    with pytest.warns(RuntimeWarning, match="was corrupt"):
+        assert best(box) is None
+    assert len(box.info().set_aside) == 1
 
 
 def test_an_emptied_file_is_begun_anew(path: Path) -> None:

@@ -85,12 +85,48 @@ def test_outputs_that_see_padding_alone_are_left_to_others(name: str, taps: int,
     """Their bound is that of a sum of zeros. Along rows alone, rows of padding give zeros."""
     channels = 4 if name == "winograd_rows" else 32
     for side in range(4):
-        pad = [taps - 1] * 4
+        pad = [1 if sides == 2 else taps - 1] * 2 + [taps - 1] * 2
         text = f"n1c{channels}h20w20k32r{taps}s{taps}p{{}}.{{}}.{{}}.{{}}-f32"
         assert family_of(name).refuses(Problem.parse(text.format(*pad)), H100) is None
         pad[side] = taps
         reason = family_of(name).refuses(Problem.parse(text.format(*pad)), H100)
         assert ("padding alone" in (reason or "")) == (sides == 4 or side > 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "least"),
+    [
+        ("winograd", "c1h28w28k32r3s3p1", 4),
+        ("winograd", "c3h28w28k32r3s3p2", 3),
+        ("winograd", "c2h1w28k32r3s3p1", 4),  # one row of the filter lies on the image
+        ("winograd", "c1h1w28k32r3s3p1", 2),
+        ("winograd_rows", "c1h28w28k32r5s5p2", 9),
+        ("winograd_rows", "c1h28w28k32r7s7p3", 16),
+        ("winograd_rows", "c8h28w28k32r5s5p4", 8),
+        ("winograd_rows", "c8h28w28k32r3s3p3x1", 16),  # rows of padding alone are exact, the next see one row
+        ("winograd_rows", "c4h28w28k32r3s3p3x1", 8),
+        ("winograd4", "c16h28w28k32r5s5p4", 16),
+    ],
+)
+def test_outputs_of_few_products_are_left_to_others(name: str, layer: str, least: int) -> None:
+    """Their bound is small by chance, the errors of their neighbours are not."""
+    few = least < {"winograd": 4, "winograd_rows": 12, "winograd4": 1}[name]
+    reason = family_of(name).refuses(Problem.parse(f"n1{layer}-f32"), H100)
+    assert (f"sum {least} products" in (reason or "")) == few == (reason is not None)
+
+
+@pytest.mark.parametrize(("name", "taps"), [("winograd4", 3), ("winograd8", 5)])
+def test_corners_that_see_one_tap_are_left_to_others(name: str, taps: int) -> None:
+    """Tiles of 4x4 outputs give them errors beyond their bound, unless channels are many."""
+    most = taps - 1
+    left = {f"p{most}": True, f"p{most}x{most - 1}": False, f"p{most}.0.0.{most}": True, f"p0x{most}": False}
+    for pads, alone in left.items():
+        for channels in (32, 256):
+            problem = Problem.parse(f"n1c{channels}h20w20k32r{taps}s{taps}{pads}-f32")
+            reason = family_of(name).refuses(problem, H100)
+            assert ("corners" in (reason or "")) == (alone and channels == 32) == (reason is not None)
+    smaller = Problem.parse("n1c32h20w20k32r5s5p4-f32")  # tiles of 2x2 outputs
+    assert family_of("winograd4").refuses(smaller, H100) is None
 
 
 def test_dilated_filters_have_tiles_whose_outputs_lie_apart() -> None:

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.arithmetic import ceil_div
 from tilewright.problem import Problem
 
 _U_F64, _U_F32 = 2.0**-53, 2.0**-24
@@ -94,20 +95,34 @@ def too_few(problem: Problem) -> str | None:
     return None
 
 
-def padding_alone(problem: Problem, down: bool = True) -> str | None:
-    """Say why minimal filtering (``down``: of columns too) misses the bound: outputs that see only padding.
+def too_few_at_edges(problem: Problem, fewest: int, down: bool = True) -> str | None:
+    """Say why minimal filtering (``down``: of columns too) misses the bound: outputs that see mostly padding.
 
-    Such outputs are exactly 0 and so is their bound, but minimal filtering gives them their neighbours'
-    rounding errors.
+    It gives them rounding errors of their neighbours', but their bound is that of the products that they sum:
+    of none it is 0, of fewer than ``fewest`` it is too small by chance.
+    """
+    rows, columns = fewest_taps(problem)
+    if columns == 0 or (down and rows == 0):
+        return "outputs that see padding alone would have the errors of those beside them"
+    least = problem.cg * max(rows, 1) * columns  # rows of padding alone are exact where rows are not mixed
+    if least < fewest:
+        return f"outputs at the edge that sum {least} products, not {fewest}, would have the errors of others"
+    return None
+
+
+def fewest_taps(problem: Problem) -> tuple[int, int]:
+    """Return how many rows and columns of the filter lie on the image under any output.
+
+    At least: with strides the last output may be further from the edge.
     """
 
-    def some(pad: tuple[int, ...], size: int, taps: int, apart: int) -> bool:
-        return max(pad) > (taps - 1) * apart or apart > size  # beside it, or on both sides
+    def fewest(pad: tuple[int, ...], size: int, taps: int, apart: int) -> int:
+        beside = taps - ceil_div(max(pad), apart)
+        across = taps if size > (taps - 1) * apart else size // apart  # of one that is over both edges
+        return max(0, min(beside, across))
 
-    across = some(problem.pad[2:], problem.w, problem.s, problem.dilation[1])
-    if across or (down and some(problem.pad[:2], problem.h, problem.r, problem.dilation[0])):
-        return "outputs that see padding alone would have the errors of those beside them"
-    return None
+    rows = fewest(problem.pad[:2], problem.h, problem.r, problem.dilation[0])
+    return rows, fewest(problem.pad[2:], problem.w, problem.s, problem.dilation[1])
 
 
 def _steps(problem: Problem) -> int:

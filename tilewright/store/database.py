@@ -30,7 +30,8 @@ class Database:
 
     Args:
         path: the file; its folder is made 0700 if need be.
-        version: kept in the file (``user_version``); a file with another one is set aside.
+        version: kept in the file (``user_version``). A file with another one is set aside if its name is our
+            own, and refused if a user gave it.
         tables: SQL statements that make the tables and indexes.
         probe: a SELECT that fails if the tables are not those.
         timeout_s: how long to wait for another process.
@@ -137,16 +138,24 @@ class Database:
         )
 
     def _refuse_foreign(self) -> None:
-        """Refuse a file that is not a store, and leave it as it is.
+        """Refuse a file that is not a store, or one of another version, and leave it as it is.
 
         Raises:
-            StoreError: it is no SQLite file, or has tables and none with the name of one of ours.
+            StoreError: it is no SQLite file, or has tables and none with the name of one of ours; or it is
+                sound and has another version.
         """
+        if self.own:
+            return
         ours = set(re.findall(r"TABLE IF NOT EXISTS (\w+)", "\n".join(self.tables)))
-        if not self.own and _is_foreign(self.path, ours):
+        if _is_foreign(self.path, ours):
             raise StoreError(
                 f"store {self.path}: is no store of tilewright's, so it is left as it is; name another file "
                 "(winners that 'cache export' wrote are read by 'cache import')"
+            )
+        if (found := _sound_version(self.path)) not in (0, self.version, None):
+            raise StoreError(
+                f"store {self.path}: is of another version of tilewright (its schema is {found}, here "
+                f"{self.version}), so it is left as it is; name another file"
             )
 
     def _is_sound(self) -> bool:
@@ -190,6 +199,14 @@ def _is_foreign(path: Path, ours: set[str]) -> bool:
         names = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         return bool(names) and not names & ours
     return False
+
+
+def _sound_version(path: Path) -> int | None:
+    """Return the version in a database that is not damaged; None if it is."""
+    with suppress(*_FAILURES), closing(sqlite3.connect(path)) as db:
+        if db.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",):
+            return int(db.execute("PRAGMA user_version").fetchone()[0])
+    return None
 
 
 def _is_corrupt(error: Exception) -> bool:
