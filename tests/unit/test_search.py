@@ -33,7 +33,7 @@ from tilewright.search import strategies as search
 from tilewright.search.correction import COMMON, NOISE, OWN
 from tilewright.search.experience import Bias, Experience, Lesson
 from tilewright.search.places import coordinates
-from tilewright.search.proposals import Proposals
+from tilewright.search.proposals import Proposals, batch_size
 from tilewright.search.space import Space
 
 DEVICE = for_architecture("sm_90")
@@ -275,6 +275,29 @@ def test_of_all_that_is_near_what_is_legal_is_a_neighbour(name: str, text: str) 
     assert broke_alone, "no step is legal only together with another"
 
 
+def test_all_configs_come_once_in_the_order_of_the_space() -> None:
+    sizes = [(a, b, way) for a in (1, 2, 4, 8) for b in (1, 2, 4, 8) for way in range(3)]
+    wanted = [Config.make("sizes", dict(a=a, b=b, way=way)) for a, b, way in sizes]
+    strategy = search.make("all", Sizes(), LAYER, DEVICE)
+    assert strategy.propose(5) + strategy.propose(100) == wanted and strategy.propose(5) == []
+    kept = search.make("all", Sizes(), LAYER, DEVICE, among=wanted[30:40])
+    assert kept.propose(4) + kept.propose(100) == wanted[30:40]
+
+
+def test_random_configs_come_once_and_the_seed_says_which() -> None:
+    def drawn(seed: int, among: list[Config] | None = None) -> list[Config]:
+        strategy = search.make("random", Sizes(), LAYER, DEVICE, seed, among)
+        first, rest = strategy.propose(7), strategy.propose(200)
+        assert len(first) == 7 and len(set(first + rest)) == len(first + rest)
+        assert strategy.propose(3) == [], "none is left"
+        return first + rest
+
+    every = list(Space(Sizes(), LAYER, DEVICE).every())
+    for some in (None, every[10:30]):
+        assert set(drawn(1, some)) == set(some or every)
+        assert drawn(1, some) == drawn(1, some) != drawn(2, some)
+
+
 def test_failures_are_known_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """A set's order is another in every process: which of two as good comes first would be chance."""
     strategy, told = search.make("model", Direct(), LAYER, DEVICE, seed=1), list[Config]()
@@ -285,6 +308,33 @@ def test_failures_are_known_in_their_order(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(search, "choose", lambda p, f, e, measured, *_: (known.extend(measured) or [], 0.0))
     strategy.propose(8)
     assert known == told
+
+
+def test_what_is_known_when_the_next_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own proposals and winners from elsewhere, but of other families only how fast they are."""
+    chosen: list[tuple[list[Config], dict[Config, float], list[Config], float]] = []
+
+    def choose(_: Any, fresh: Any, expected: Any, known: Any, waiting: Any, best: float, count: int) -> Any:
+        assert all(expected(config) > 0.0 for config in (*fresh, *known, *waiting))
+        chosen.append((fresh, dict(known), waiting, best))
+        return fresh[:count], 0.0
+
+    strategy = search.make("model", Direct(), LAYER, DEVICE, seed=1)
+    first = strategy.propose(4)
+    legal = Space(Direct(), LAYER, DEVICE)
+    elsewhere = legal.sample(random.Random(9))
+    times = {first[0]: 9.0, elsewhere: 8.0, Config.make("gemm", dict(tk=4)): 5.0}
+    for config, time_us in times.items():
+        strategy.tell(outcome(config, time_us, LAYER))
+    strategy.tell(replace(outcome(elsewhere, 4.0, LAYER), config="no config"))
+    monkeypatch.setattr(search, "choose", choose)
+    second = strategy.propose(4)
+    (near, *known), (fresh, *later) = chosen
+    assert known == [{first[0]: 9.0, elsewhere: 8.0}, first[1:], 4.0]
+    assert later == [{first[0]: 9.0, elsewhere: 8.0}, first[1:] + second[:2], 4.0]
+    assert not {*near, *fresh} & {*first, elsewhere}
+    steps = {*legal.neighbours(first[0]), *legal.neighbours(elsewhere)}
+    assert set(near) == steps - {*first, elsewhere} and second[:2] == near[:2]
 
 
 def test_choices_are_all_equally_unlike() -> None:
@@ -405,6 +455,13 @@ def test_a_preview_is_of_what_was_looked_at_for_the_promise() -> None:
     assert search.make("random", Direct(), LAYER, DEVICE).preview(8) == []
 
 
+def test_few_trials_come_in_small_batches() -> None:
+    """A search of 60 learns from the outcomes of at least eleven batches before the last."""
+    asked = {trials: batch_size(trials) for trials in (0, 5, 23, 24, 60, 95, 96, 5000)}
+    assert asked == {0: 1, 5: 1, 23: 1, 24: 2, 60: 5, 95: 7, 96: 8, 5000: 8}
+    assert batch_size(None) == 8 and batch_size(None, 3) == batch_size(60, 3) == 3
+
+
 class Promising(RowStrategy):
     """A strategy of a family by another name, that promises a time."""
 
@@ -480,6 +537,7 @@ def test_a_peek_is_the_beginning_of_a_glance() -> None:
     first = peeked.peek()
     few = len(peeked.seen)
     assert first == peeked.peek() == min(peeked.seen.values()) and few < ranking.FIRST
+    assert search.make("model", Direct(), LAYER, DEVICE).peek_us() == first
     assert peeked.glance() == glanced.glance() <= first
     assert peeked.seen == glanced.seen and peeked.order()[0] == glanced.order()[0] and few < len(peeked.seen)
 
