@@ -322,7 +322,7 @@ def test_what_is_known_when_the_next_are_chosen(monkeypatch: pytest.MonkeyPatch)
     strategy = search.make("model", Direct(), LAYER, DEVICE, seed=1)
     first = strategy.propose(4)
     legal = Space(Direct(), LAYER, DEVICE)
-    elsewhere = legal.sample(random.Random(9))
+    elsewhere = next(config for config in legal.neighbours(first[0]) if config not in first)
     times = {first[0]: 9.0, elsewhere: 8.0, Config.make("gemm", dict(tk=4)): 5.0}
     for config, time_us in times.items():
         strategy.tell(outcome(config, time_us, LAYER))
@@ -335,6 +335,17 @@ def test_what_is_known_when_the_next_are_chosen(monkeypatch: pytest.MonkeyPatch)
     assert not {*near, *fresh} & {*first, elsewhere}
     steps = {*legal.neighbours(first[0]), *legal.neighbours(elsewhere)}
     assert set(near) == steps - {*first, elsewhere} and second[:2] == near[:2]
+
+
+def test_steps_are_taken_from_the_four_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy, pools = search.make("model", Direct(), LAYER, DEVICE, seed=1), list[list[Config]]()
+    first = strategy.propose(6)
+    for config, time_us in zip(first, (20.0, 19.0, 18.0, 17.0, 16.0, 15.0), strict=True):
+        strategy.tell(outcome(config, time_us, LAYER))
+    monkeypatch.setattr(search, "choose", lambda params, fresh, *_: (pools.append(fresh) or [], 0.0))
+    strategy.propose(2)
+    legal = Space(Direct(), LAYER, DEVICE)
+    assert set(pools[0]) == {near for config in first[2:] for near in legal.neighbours(config)} - {*first}
 
 
 def test_choices_are_all_equally_unlike() -> None:
