@@ -348,6 +348,14 @@ def test_steps_are_taken_from_the_four_fastest(monkeypatch: pytest.MonkeyPatch) 
     assert set(pools[0]) == {near for config in first[2:] for near in legal.neighbours(config)} - {*first}
 
 
+def test_the_gain_is_that_of_the_best_proposed_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy, gains = search.make("model", Direct(), LAYER, DEVICE, seed=1), iter((0.3, 0.1, 0.0, 0.2))
+    assert strategy.gain() == math.inf, "unknown"
+    strategy.tell(outcome(strategy.propose(1)[0], 5.0, LAYER))
+    monkeypatch.setattr(search, "choose", lambda *_: ([], next(gains)))
+    assert [strategy.propose(2) or strategy.gain() for _ in range(2)] == [0.3, 0.2]
+
+
 def test_choices_are_all_equally_unlike() -> None:
     places = coordinates(PARAMS, [point(1, 0), point(1, 1), point(1, 2)])
     apart = {float(abs(places[i] - places[j]).sum()) for i in range(3) for j in range(i)}
