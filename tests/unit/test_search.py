@@ -638,3 +638,20 @@ def test_a_family_that_was_left_untried_is_asked_first_and_once() -> None:
     strategies = {name: Promising(name, us) for name, us in (("slow", 20.0), ("fast", 10.0))}
     proposals = Proposals(strategies, lambda config: True, untried=("slow",))
     assert [proposals.next(1)[0].family for _ in range(3)] == ["slow", "fast", "fast"]
+
+
+def test_winners_from_elsewhere_are_all_tried_when_nothing_else_is_left() -> None:
+    short = Promising("fast", 10.0)
+    short._rest = iter(range(1))
+    elsewhere = [Config("elsewhere", row(i).items) for i in range(6)]
+    proposals, found = Proposals({"fast": short}, lambda config: True, elsewhere), list[Config]()
+    while batch := proposals.next(1):
+        found += batch
+    assert found == [Config("fast", row(0).items), *elsewhere]
+
+
+def test_a_search_is_complete_without_families_that_are_far_behind() -> None:
+    times = {"fast": 10.0, "odd": 50.0, "slow": 51.0}
+    proposals = Proposals({name: Promising(name, us) for name, us in times.items()}, lambda config: True)
+    assert proposals.due == {"fast", "odd", "slow"} and len(proposals.next(4)) == 4
+    assert proposals.due == {"fast", "odd"}
