@@ -33,7 +33,7 @@ from tilewright.search import strategies as search
 from tilewright.search.correction import COMMON, NOISE, OWN
 from tilewright.search.experience import Bias, Experience, Lesson
 from tilewright.search.places import coordinates
-from tilewright.search.proposals import Proposals
+from tilewright.search.proposals import Proposals, batch_size
 from tilewright.search.space import Space
 
 DEVICE = for_architecture("sm_90")
@@ -275,6 +275,29 @@ def test_of_all_that_is_near_what_is_legal_is_a_neighbour(name: str, text: str) 
     assert broke_alone, "no step is legal only together with another"
 
 
+def test_all_configs_come_once_in_the_order_of_the_space() -> None:
+    sizes = [(a, b, way) for a in (1, 2, 4, 8) for b in (1, 2, 4, 8) for way in range(3)]
+    wanted = [Config.make("sizes", dict(a=a, b=b, way=way)) for a, b, way in sizes]
+    strategy = search.make("all", Sizes(), LAYER, DEVICE)
+    assert strategy.propose(5) + strategy.propose(100) == wanted and strategy.propose(5) == []
+    kept = search.make("all", Sizes(), LAYER, DEVICE, among=wanted[30:40])
+    assert kept.propose(4) + kept.propose(100) == wanted[30:40]
+
+
+def test_random_configs_come_once_and_the_seed_says_which() -> None:
+    def drawn(seed: int, among: list[Config] | None = None) -> list[Config]:
+        strategy = search.make("random", Sizes(), LAYER, DEVICE, seed, among)
+        first, rest = strategy.propose(7), strategy.propose(200)
+        assert len(first) == 7 and len(set(first + rest)) == len(first + rest)
+        assert strategy.propose(3) == [], "none is left"
+        return first + rest
+
+    every = list(Space(Sizes(), LAYER, DEVICE).every())
+    for some in (None, every[10:30]):
+        assert set(drawn(1, some)) == set(some or every)
+        assert drawn(1, some) == drawn(1, some) != drawn(2, some)
+
+
 def test_failures_are_known_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """A set's order is another in every process: which of two as good comes first would be chance."""
     strategy, told = search.make("model", Direct(), LAYER, DEVICE, seed=1), list[Config]()
@@ -285,6 +308,52 @@ def test_failures_are_known_in_their_order(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(search, "choose", lambda p, f, e, measured, *_: (known.extend(measured) or [], 0.0))
     strategy.propose(8)
     assert known == told
+
+
+def test_what_is_known_when_the_next_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own proposals and winners from elsewhere, but of other families only how fast they are."""
+    chosen: list[tuple[list[Config], dict[Config, float], list[Config], float]] = []
+
+    def choose(_: Any, fresh: Any, expected: Any, known: Any, waiting: Any, best: float, count: int) -> Any:
+        assert all(expected(config) > 0.0 for config in (*fresh, *known, *waiting))
+        chosen.append((fresh, dict(known), waiting, best))
+        return fresh[:count], 0.0
+
+    strategy = search.make("model", Direct(), LAYER, DEVICE, seed=1)
+    first = strategy.propose(4)
+    legal = Space(Direct(), LAYER, DEVICE)
+    elsewhere = next(config for config in legal.neighbours(first[0]) if config not in first)
+    times = {first[0]: 9.0, elsewhere: 8.0, Config.make("gemm", dict(tk=4)): 5.0}
+    for config, time_us in times.items():
+        strategy.tell(outcome(config, time_us, LAYER))
+    strategy.tell(replace(outcome(elsewhere, 4.0, LAYER), config="no config"))
+    monkeypatch.setattr(search, "choose", choose)
+    second = strategy.propose(4)
+    (near, *known), (fresh, *later) = chosen
+    assert known == [{first[0]: 9.0, elsewhere: 8.0}, first[1:], 4.0]
+    assert later == [{first[0]: 9.0, elsewhere: 8.0}, first[1:] + second[:2], 4.0]
+    assert not {*near, *fresh} & {*first, elsewhere}
+    steps = {*legal.neighbours(first[0]), *legal.neighbours(elsewhere)}
+    assert set(near) == steps - {*first, elsewhere} and second[:2] == near[:2]
+
+
+def test_steps_are_taken_from_the_four_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy, pools = search.make("model", Direct(), LAYER, DEVICE, seed=1), list[list[Config]]()
+    first = strategy.propose(6)
+    for config, time_us in zip(first, (20.0, 19.0, 18.0, 17.0, 16.0, 15.0), strict=True):
+        strategy.tell(outcome(config, time_us, LAYER))
+    monkeypatch.setattr(search, "choose", lambda params, fresh, *_: (pools.append(fresh) or [], 0.0))
+    strategy.propose(2)
+    legal = Space(Direct(), LAYER, DEVICE)
+    assert set(pools[0]) == {near for config in first[2:] for near in legal.neighbours(config)} - {*first}
+
+
+def test_the_gain_is_that_of_the_best_proposed_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy, gains = search.make("model", Direct(), LAYER, DEVICE, seed=1), iter((0.3, 0.1, 0.0, 0.2))
+    assert strategy.gain() == math.inf, "unknown"
+    strategy.tell(outcome(strategy.propose(1)[0], 5.0, LAYER))
+    monkeypatch.setattr(search, "choose", lambda *_: ([], next(gains)))
+    assert [strategy.propose(2) or strategy.gain() for _ in range(2)] == [0.3, 0.2]
 
 
 def test_choices_are_all_equally_unlike() -> None:
@@ -405,6 +474,13 @@ def test_a_preview_is_of_what_was_looked_at_for_the_promise() -> None:
     assert search.make("random", Direct(), LAYER, DEVICE).preview(8) == []
 
 
+def test_few_trials_come_in_small_batches() -> None:
+    """A search of 60 learns from the outcomes of at least eleven batches before the last."""
+    asked = {trials: batch_size(trials) for trials in (0, 5, 23, 24, 60, 95, 96, 5000)}
+    assert asked == {0: 1, 5: 1, 23: 1, 24: 2, 60: 5, 95: 7, 96: 8, 5000: 8}
+    assert batch_size(None) == 8 and batch_size(None, 3) == batch_size(60, 3) == 3
+
+
 class Promising(RowStrategy):
     """A strategy of a family by another name, that promises a time."""
 
@@ -480,6 +556,7 @@ def test_a_peek_is_the_beginning_of_a_glance() -> None:
     first = peeked.peek()
     few = len(peeked.seen)
     assert first == peeked.peek() == min(peeked.seen.values()) and few < ranking.FIRST
+    assert search.make("model", Direct(), LAYER, DEVICE).peek_us() == first
     assert peeked.glance() == glanced.glance() <= first
     assert peeked.seen == glanced.seen and peeked.order()[0] == glanced.order()[0] and few < len(peeked.seen)
 
@@ -561,3 +638,20 @@ def test_a_family_that_was_left_untried_is_asked_first_and_once() -> None:
     strategies = {name: Promising(name, us) for name, us in (("slow", 20.0), ("fast", 10.0))}
     proposals = Proposals(strategies, lambda config: True, untried=("slow",))
     assert [proposals.next(1)[0].family for _ in range(3)] == ["slow", "fast", "fast"]
+
+
+def test_winners_from_elsewhere_are_all_tried_when_nothing_else_is_left() -> None:
+    short = Promising("fast", 10.0)
+    short._rest = iter(range(1))
+    elsewhere = [Config("elsewhere", row(i).items) for i in range(6)]
+    proposals, found = Proposals({"fast": short}, lambda config: True, elsewhere), list[Config]()
+    while batch := proposals.next(1):
+        found += batch
+    assert found == [Config("fast", row(0).items), *elsewhere]
+
+
+def test_a_search_is_complete_without_families_that_are_far_behind() -> None:
+    times = {"fast": 10.0, "odd": 50.0, "slow": 51.0}
+    proposals = Proposals({name: Promising(name, us) for name, us in times.items()}, lambda config: True)
+    assert proposals.due == {"fast", "odd", "slow"} and len(proposals.next(4)) == 4
+    assert proposals.due == {"fast", "odd"}

@@ -161,7 +161,6 @@ RULES = (
          and _divisors(problem, (nt * wn * bw // _bundle(problem).tiles,)) != (),
          "blocks that do not share out all groups"),
     registers_rule(_registers, lambda cf: 32 * cf["wn"], "nt wn bw", "slices"),
-    Rule("columns", lambda problem, tw: tw - EIGHT < problem.q, "columns without outputs"),
     Rule("image", lambda problem, device, cf: _tile_fits(problem, device, _least(cf)),
          "staged columns alone fill the shared memory", needs="nt wn bw tw"),
     Rule("strips", lambda tw, pt, th: th % strip_rows(tw, pt) == 0, "a tile is whole strips"),

@@ -109,8 +109,6 @@ class Toeplitz(Family):
 
 
 RULES = (
-    Rule("rows", lambda problem, th: th - BAND < problem.p, "rows without outputs"),
-    Rule("columns", lambda problem, wb: EIGHT * (wb - 1) < problem.q, "columns without outputs"),
     Rule("row", lambda problem, wb: eights_of(problem, wb) <= 32,
          "a row of the tile is more than a warp loads at once"),
     Rule("channels", lambda cb, warps: cb % warps == 0, "each warp takes as many channels"),
