@@ -9,6 +9,7 @@ from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.grouped import columns as grouped_columns
+from tilewright.kernels.grouped import runs as grouped_runs
 from tilewright.kernels.grouped.tile import (
     across,
     blocks_of,
@@ -16,6 +17,7 @@ from tilewright.kernels.grouped.tile import (
     channels_read,
     items_of,
     over_columns,
+    over_runs,
     reads_quads,
     registers,
     rolled,
@@ -58,7 +60,7 @@ class Grouped(Family):
             return reason
         few = problem.cg <= MOST_CHANNELS
         small = problem.kg <= (MOST_OUTPUTS if few else FEW_OUTPUTS)
-        if grouped_columns.possible(problem, device) and small:
+        if grouped_columns.possible(problem, device) and (small or grouped_runs.takes(problem, device)):
             return None
         if problem.groups == 1 or not few:
             return f"it is made for several groups of at most {MOST_CHANNELS} input channels"
@@ -70,13 +72,16 @@ class Grouped(Family):
         most = min(device.lanes // word_registers(problem), 16)
         widths = (1, 2, 4) if gpu else up_to(max(4, most), (1, 2, 4, 8, 16))
         vectors = Param("v", tuple(v for v in widths if together % v == 0), "output channels of a vector")
-        wide = "output columns a thread"
-        if grouped_columns.possible(problem, device):
+        wide, tall = "output columns a thread", problem.p
+        if grouped_runs.takes(problem, device):
+            vectors = Param("v", grouped_runs.widths(problem, most), "pixels of a vector")
+            wide, tall = "vectors of pixels a step", 1
+        elif grouped_columns.possible(problem, device):
             vectors = Param("v", grouped_columns.widths(problem, most), "output columns of a vector")
             wide = "vectors of a row a thread"
         return (
             vectors,
-            Param("th", up_to(problem.p, (1, 2, 3, 4, 7, 8)), "output rows a thread"),
+            Param("th", up_to(tall, (1, 2, 3, 4, 7, 8)), "output rows a thread"),
             Param("tw", up_to(problem.q, (1, 2, 3, 4, 7, 8, 14, 16)), wide),
             Param("threads", (32, 64, 128, 256) if gpu else (1,), "threads of a block"),
             blocks_param(1, 2, 4, 8, 12, 16) if gpu else blocks_param(1),
@@ -89,6 +94,8 @@ class Grouped(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the launch, or two if there is a pool."""
+        if over_runs(problem, device, config["v"]):
+            return grouped_runs.blueprint(problem, device, config.values)
         if over_columns(problem, device, config["v"]):
             loop = rolled(problem, device, config["v"], config["th"], config["tw"])
             return grouped_columns.blueprint(problem, device, config.values, loop)
@@ -96,6 +103,8 @@ class Grouped(Family):
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count the work of one block, and on a GPU of one thread."""
+        if over_runs(problem, device, config["v"]):
+            return grouped_runs.work(problem, device, config.values)
         if over_columns(problem, device, config["v"]):
             return grouped_columns.work(problem, device, config.values)
         return work_of(problem, device, config.values)
@@ -125,6 +134,9 @@ RULES = (
     Rule("columns", lambda problem, device, v, th, tw:
          not over_columns(problem, device, v) or grouped_columns.fits(problem, v, th, tw),
          "vectors past the end of a row, or more input than a thread has room for"),
+    Rule("pixels", lambda problem, device, v, tw:
+         not over_runs(problem, device, v) or grouped_runs.fits(problem, device, v, tw),
+         "vectors past the end of an image, or more sums than registers"),
     Rule("row", lambda problem, device, v, tw: row_fits(problem, device, v, tw),
          "more inputs under a row of outputs than PoCL keeps apart, for a large dilation or stride"),
     POOL_APART,

@@ -6,6 +6,7 @@ from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.grouped import columns as grouped_columns
+from tilewright.kernels.grouped import runs as grouped_runs
 from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.tile import NONE, columns_under
 from tilewright.kernels.word import word_registers
@@ -29,9 +30,14 @@ def channels_read(pr: Problem, v: int) -> int:
     return v if quads and not pr.is_integer else 1
 
 
+def over_runs(pr: Problem, device: Device, v: int) -> bool:
+    """Whether the lanes of a vector are pixels of an image, in a kernel of their own."""
+    return v > 1 and grouped_runs.takes(pr, device)
+
+
 def over_columns(pr: Problem, device: Device, v: int) -> bool:
-    """Whether the lanes of a vector are columns of a row, in a separate kernel."""
-    return v > 1 and grouped_columns.possible(pr, device)
+    """Whether they are columns of a row, in another."""
+    return v > 1 and grouped_columns.possible(pr, device) and not grouped_runs.takes(pr, device)
 
 
 def reads_quads(pr: Problem, cf: Values) -> bool:
