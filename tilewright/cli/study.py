@@ -15,6 +15,9 @@ from tilewright.cli import opened, options, outputs, stopping
 from tilewright.cli.results_file import ResultsFile
 from tilewright.cli.screen import remark, show, wrote
 from tilewright.errors import printable
+from tilewright.report.plot import drawable
+from tilewright.tuning.options import TuneOptions
+from tilewright.tuning.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from tilewright.problem import Problem
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from tilewright.studies.study import PartResult
     from tilewright.studies.study_run import StudyRun
     from tilewright.tuning.budget import Budget as Limit
-    from tilewright.tuning.worker_pool import WorkerPool
 
 Name = Annotated[
     str,
@@ -79,10 +81,8 @@ def study(
 
     Every answer is checked. Ctrl-C keeps the layers that are done; --json FILE --resume continues.
     """
-    from tilewright.report.plot import drawable
     from tilewright.studies import study_run
     from tilewright.studies.document import document as document_of
-    from tilewright.tuning.worker_pool import WorkerPool
 
     found = study_run.study(name, quick)
     wanted, limit = study_run.chosen(found, _numbers(part)), options.budget(budget)
@@ -152,7 +152,6 @@ def _lab(
 ) -> Lab:  # fmt: skip
     from tilewright.dispatch.once import tune_once
     from tilewright.studies.lab import Lab
-    from tilewright.tuning.options import TuneOptions
 
     def tune(problem: Problem, families: tuple[str, ...]) -> None:
         tune_once(problem, runtime, store, TuneOptions(limit, families=families), children=children)
