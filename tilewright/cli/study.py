@@ -96,7 +96,7 @@ def study(
         runtime = opened.open_device(device)
         opened.needs_kernels(runtime, "study")
         children = WorkerPool()
-        lab = _lab(runtime, store, quick, found.rounds, limit, children)
+        lab = _lab(runtime, store, quick, limit, children)
         earlier = study_run.earlier_result(kept.source, found, lab) if kept.source else None
         so_far = study_run.StudyRun(found, wanted, earlier)
         opened.calibrate_once(runtime)
@@ -147,16 +147,14 @@ def _numbers(given: list[str] | None) -> list[int]:
     return [int(text) for text in texts]
 
 
-def _lab(
-    runtime: Runtime, store: Store, quick: bool, rounds: int, limit: Limit | None, children: WorkerPool
-) -> Lab:  # fmt: skip
+def _lab(runtime: Runtime, store: Store, quick: bool, limit: Limit | None, children: WorkerPool) -> Lab:
     from tilewright.dispatch.once import tune_once
     from tilewright.studies.lab import Lab
 
     def tune(problem: Problem, families: tuple[str, ...]) -> None:
         tune_once(problem, runtime, store, TuneOptions(limit, families=families), children=children)
 
-    return Lab(runtime, store, quick, rounds, tune if limit else None, str(limit or ""), say=remark)
+    return Lab(runtime, store, quick, tune if limit else None, str(limit or ""), say=remark)
 
 
 def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -> None:
