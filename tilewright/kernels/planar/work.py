@@ -5,18 +5,9 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.work import (
-    BULK,
-    EIGHTH,
-    FETCH,
-    LINE,
-    LOOP,
-    POWER,
-    SENDING,
-    SENDING_MORE,
-)
 from tilewright.kernels.limits import resident
 from tilewright.kernels.planar.tile import BYTES, STEP, plane, registers, steps, teams, threads, tiling_of
+from tilewright.kernels.wgmma import BULK, EIGHTH, FETCH, LINE, LOOP, POWER, SENDING, SENDING_MORE
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 

@@ -5,16 +5,6 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.work import (
-    BULK,
-    EIGHTH,
-    FETCH,
-    LINE,
-    LOOP,
-    POWER,
-    SENDING,
-    SENDING_MORE,
-)
 from tilewright.kernels.limits import resident
 from tilewright.kernels.shifted.tile import (
     channels,
@@ -26,6 +16,7 @@ from tilewright.kernels.shifted.tile import (
     steps,
     tiling_of,
 )
+from tilewright.kernels.wgmma import BULK, EIGHTH, FETCH, LINE, LOOP, POWER, SENDING, SENDING_MORE
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
