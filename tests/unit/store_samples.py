@@ -44,8 +44,8 @@ class Tiles(FakeFamily):
 
 @pytest.fixture(autouse=True)
 def families(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.store.store.all_families", lambda: (Tiles(),))
-    monkeypatch.setattr(shipped, "all_families", lambda: (Tiles(),))
+    monkeypatch.setattr("tilewright.store.store.FAMILIES", (Tiles(),))
+    monkeypatch.setattr(shipped, "FAMILIES", (Tiles(),))
     monkeypatch.setattr("tilewright.store.hints.FAMILIES", (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
 

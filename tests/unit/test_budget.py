@@ -42,6 +42,11 @@ def test_bad(text: str) -> None:
     assert "trials" in str(caught.value)
 
 
+def test_a_budget_that_is_too_long_is_told_so() -> None:
+    with pytest.raises(BudgetError, match="budget '9999999999999m': is too long; for no limit say all"):
+        Budget.parse("9999999999999m")
+
+
 def test_numbers_of_numpy_are_those_of_python() -> None:
     assert repr(Budget(np.float32(0.5), np.int64(7))) == repr(Budget(0.5, 7))  # type: ignore[arg-type]
     assert as_budget(np.int64(2)) == as_budget(np.float32(2.0)) == Budget(seconds=2.0)

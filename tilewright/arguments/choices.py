@@ -11,11 +11,12 @@ from tilewright.arithmetic import as_integer
 from tilewright.errors import ConfigError, StoreError, a_kind, shown
 from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
+from tilewright.kernels.named import find
 from tilewright.problem import Problem
 from tilewright.store import Store
+from tilewright.tuning.budget import Budget
 
 if TYPE_CHECKING:
-    from tilewright.tuning.budget import Budget
     from tilewright.tuning.events import Progress
 
 
@@ -48,8 +49,6 @@ def as_config(config: Config | str, problem: Problem, deterministic: bool) -> Co
     Raises:
         ConfigError: it is none of these; or not deterministic, although ``deterministic`` asks for that.
     """
-    from tilewright.kernels.named import find
-
     if not isinstance(config, (Config, str)):
         want = "a Config, a text such as 'direct:tk=4', or a name that 'tilewright configs' lists"
         raise ConfigError(f"config: {a_kind(config)} was given; must be {want}")
@@ -99,8 +98,6 @@ def as_budget(budget: object) -> Budget:
     Raises:
         BudgetError: it is none of these, or is not above 0.
     """
-    from tilewright.tuning.budget import Budget
-
     if isinstance(budget, Budget):
         return budget
     if isinstance(budget, Real) and not isinstance(budget, bool):

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import emit
+from tilewright.device import Device, for_architecture
+from tilewright.kernels import FAMILIES, family_of, pick
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem
 
 if TYPE_CHECKING:
-    from tilewright.device import Device
     from tilewright.plans.provenance import Provenance
     from tilewright.plans.request import Request
     from tilewright.record import Record
@@ -66,7 +67,6 @@ def _here(about: opened.Asked, device: str | None) -> Subject:
 
 def _elsewhere(about: opened.Asked, arch: str) -> Subject:
     """Return the most likely winner on a GPU that is absent, and measurements on similar GPUs."""
-    from tilewright.device import for_architecture
     from tilewright.store.hints import likely
 
     device = for_architecture(arch)
@@ -78,8 +78,6 @@ def _elsewhere(about: opened.Asked, arch: str) -> Subject:
 
 def _allowed(history: Sequence[Record], request: Request) -> list[Record]:
     """Return the records of kernels that may be chosen: of all families, unless some are given."""
-    from tilewright.kernels import FAMILIES, pick
-
     allowed = {one.name for one in (pick(FAMILIES, request.families) if request.families else FAMILIES)}
     return [one for one in history if one.family in allowed and one.deterministic >= request.deterministic]
 
@@ -87,7 +85,6 @@ def _allowed(history: Sequence[Record], request: Request) -> list[Record]:
 def _subject(
     problem: Problem, device: Device, config: Config, why: Provenance, history: Sequence[Record]
 ) -> Subject:
-    from tilewright.kernels import family_of
     from tilewright.report.explanation import Subject
     from tilewright.search.model import estimate
 

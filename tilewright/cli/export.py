@@ -13,6 +13,7 @@ import typer
 
 from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import remark
+from tilewright.device import for_architecture
 from tilewright.errors import CompileError, DeviceError
 from tilewright.export import FORMAT
 
@@ -108,7 +109,6 @@ def _for_device(about: opened.Asked, device: str | None) -> Bundle:
 
 def _for_architecture(about: opened.Asked, arch: str) -> Bundle:
     """Compile for a GPU that is absent: the first of the likely winners that compiles."""
-    from tilewright.device import for_architecture
     from tilewright.export.bundle import bundle
     from tilewright.runtime.nvrtc import compile_cuda, compiler
 

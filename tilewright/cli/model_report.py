@@ -13,6 +13,7 @@ import typer
 from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import ProgressBar, emit, wrote
 from tilewright.errors import ProblemError, StoreError, count
+from tilewright.kernels import FAMILIES, pick
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
 from tilewright.report.table import Table, time_text
@@ -122,7 +123,6 @@ def _replay(
     layer: Layer, device: Device, records: list[Record], strategy: str, seed: int, progress: ProgressBar
 ) -> Replay | None:
     """Replay the search of a layer over the families that it would try."""
-    from tilewright.kernels import FAMILIES, pick
     from tilewright.search.replay import replay
     from tilewright.search.space import usable
 

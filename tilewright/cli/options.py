@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from tilewright.errors import ProblemError, TilewrightError
+from tilewright.kernels import FAMILIES, pick
 from tilewright.problem import LAYOUTS, PRECISIONS, shapes
 from tilewright.tuning.budget import Budget
 
@@ -181,8 +182,6 @@ def one_of(arch: str | None, device: str | None) -> None:
 
 def families(text: str | None, untunable: str = "cannot be tuned; leave it out") -> tuple[str, ...]:
     """Parse --family; None means all that compete. ``untunable``: the error's text for any other."""
-    from tilewright.kernels import FAMILIES, pick
-
     if text is None:
         return ()
     named = tuple(name.strip() for name in text.split(","))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.cli.screen import ProgressBar
 from tilewright.errors import count
+from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.record import Record, unfinished
 from tilewright.report.table import time_text
@@ -77,7 +78,6 @@ class TuningSession:
     def _became(self, problem: Problem, result: TuneResult) -> str:
         """Say what was tried, and which kernel the store prefers if that is another."""
         from tilewright.dispatch.choices import stored
-        from tilewright.plans.request import Request
 
         said = f"{len(result.records)} tried in {result.seconds:.1f} s"
         if self.wanted.budget and result.seconds > self.wanted.budget.seconds:

@@ -15,6 +15,9 @@ from tilewright.cli import opened, options, outputs, stopping
 from tilewright.cli.results_file import ResultsFile
 from tilewright.cli.screen import remark, show, wrote
 from tilewright.errors import printable
+from tilewright.report.plot import drawable
+from tilewright.tuning.options import TuneOptions
+from tilewright.tuning.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from tilewright.problem import Problem
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from tilewright.studies.study import PartResult
     from tilewright.studies.study_run import StudyRun
     from tilewright.tuning.budget import Budget as Limit
-    from tilewright.tuning.worker_pool import WorkerPool
 
 Name = Annotated[
     str,
@@ -79,10 +81,8 @@ def study(
 
     Every answer is checked. Ctrl-C keeps the layers that are done; --json FILE --resume continues.
     """
-    from tilewright.report.plot import drawable
     from tilewright.studies import study_run
     from tilewright.studies.document import document as document_of
-    from tilewright.tuning.worker_pool import WorkerPool
 
     found = study_run.study(name, quick)
     wanted, limit = study_run.chosen(found, _numbers(part)), options.budget(budget)
@@ -96,7 +96,7 @@ def study(
         runtime = opened.open_device(device)
         opened.needs_kernels(runtime, "study")
         children = WorkerPool()
-        lab = _lab(runtime, store, quick, found.rounds, limit, children)
+        lab = _lab(runtime, store, quick, limit, children)
         earlier = study_run.earlier_result(kept.source, found, lab) if kept.source else None
         so_far = study_run.StudyRun(found, wanted, earlier)
         opened.calibrate_once(runtime)
@@ -147,17 +147,14 @@ def _numbers(given: list[str] | None) -> list[int]:
     return [int(text) for text in texts]
 
 
-def _lab(
-    runtime: Runtime, store: Store, quick: bool, rounds: int, limit: Limit | None, children: WorkerPool
-) -> Lab:  # fmt: skip
+def _lab(runtime: Runtime, store: Store, quick: bool, limit: Limit | None, children: WorkerPool) -> Lab:
     from tilewright.dispatch.once import tune_once
     from tilewright.studies.lab import Lab
-    from tilewright.tuning.options import TuneOptions
 
     def tune(problem: Problem, families: tuple[str, ...]) -> None:
         tune_once(problem, runtime, store, TuneOptions(limit, families=families), children=children)
 
-    return Lab(runtime, store, quick, rounds, tune if limit else None, str(limit or ""), say=remark)
+    return Lab(runtime, store, quick, tune if limit else None, str(limit or ""), say=remark)
 
 
 def _write(result: StudyResult, files: Mapping[str, Path | None], quiet: bool) -> None:

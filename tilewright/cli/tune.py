@@ -10,6 +10,7 @@ from tilewright.cli import opened, options, outputs, stopping
 from tilewright.cli.screen import ProgressBar, emit, foretell, remark
 from tilewright.cli.session import TuningSession
 from tilewright.errors import CompileError, ProblemError, RunError
+from tilewright.kernels import family_of
 from tilewright.problem.shapes import Layer
 from tilewright.report.table import (
     BEATS_NOTE,
@@ -85,7 +86,6 @@ def tune(
 
 def _row(session: TuningSession, layer: Layer, alone: bool) -> Row:
     """Tune one layer; if it is one of many and fails, its row has the reason."""
-    from tilewright.kernels import family_of
     from tilewright.measuring.calibrate import outdone
 
     problem, runtime = layer.problem, session.runtime

@@ -138,6 +138,11 @@ def no_gpu(device: Device) -> str | None:
     return None if device.is_gpu else "it is made for the threads of a GPU"
 
 
+def no_tensor_gpu(device: Device) -> str | None:
+    """Say so if a device is not a GPU with tensor cores."""
+    return no_gpu(device) or no_tensor_cores(device)
+
+
 def no_kernels(device: Device) -> str | None:
     """Say so if a device runs no kernels at all."""
     return None if device.backend in ("cuda", "opencl") else f"the {device.backend} backend runs no kernels"

@@ -6,6 +6,7 @@ LeNet's kernels.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd
@@ -81,20 +82,18 @@ def _pitch(width: int, words: int, *, step: int, parts: int, stride: int, togeth
     ``together`` lanes.
     """
     lanes = 32 // words  # served at once
-    best = (0, 99.0)
-    for pitch in range(round_up(width, words), width + 36, words):
-        counts = []
+
+    def wavefronts(pitch: int) -> int:
+        found = 0
         for first in range(0, 32, lanes):
             places = {lane // together for lane in range(first, first + lanes)}
             starts = {place % parts * step + place // parts * stride * pitch for place in places}
-            banks = [0] * 32
-            for start in starts:
-                for word in range(words):
-                    banks[(start + word) % 32] += 1
-            counts.append(max(banks))
-        if sum(counts) < best[1]:
-            best = (pitch, float(sum(counts)))
-    return best
+            banks = Counter((start + word) % 32 for start in starts for word in range(words))
+            found += max(banks.values())
+        return found
+
+    best = min(range(round_up(width, words), width + 36, words), key=wavefronts)
+    return best, float(wavefronts(best))
 
 
 class Small(Family):

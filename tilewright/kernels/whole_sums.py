@@ -5,19 +5,12 @@ If the kernel cannot pool, a second one does.
 
 from __future__ import annotations
 
-from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Launch, Values
-from tilewright.kernels.limits import no_gpu, no_tensor_cores
 from tilewright.kernels.products import tf32_or_plain
 from tilewright.kernels.requant import scale_operand
 from tilewright.kernels.split_k import operands, partial_sums, second_pass, share_defines
 from tilewright.kernels.word import dtype_code
 from tilewright.problem import Problem
-
-
-def no_tensor_gpu(device: Device) -> str | None:
-    """Say so if a device is not a GPU with tensor cores."""
-    return no_gpu(device) or no_tensor_cores(device)
 
 
 def input_defines(pr: Problem, shared_bytes: int) -> Values:

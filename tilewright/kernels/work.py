@@ -62,7 +62,7 @@ class GpuWork(Counts):
         tile_bytes: bytes of one block's output tile.
         tensor_cycles: cycles for which a block occupies all tensor cores of a unit, in total.
         turn_cycles: least cycles of an iteration of the main loop: its data must have arrived.
-        gang: blocks that run at once in one cluster (the hopper family; others leave it at 1).
+        gang: blocks that run at once in one cluster (of families with ``wgmma``; others leave it at 1).
         fetch: time from the launch to the first data, relative to blocks whose threads all load.
         streams: whether threads only read data that they use once, with many bytes in flight each.
         stays: whether blocks are persistent: the next tile's data arrive while sums are stored.

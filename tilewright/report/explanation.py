@@ -23,7 +23,7 @@ class Subject:
 
     Attributes:
         estimate: the model's prediction; None for a family that it does not know.
-        note: why this config: "stored winner", "the model's choice", "named by --config".
+        note: why this config: "the stored winner", "the model's choice", "named by --config".
         history: every record of the problem on the device, oldest first.
         named: whether the user named the config, so that a search need not try it.
         options: for ``tilewright tune`` or ``run``, as text that follows the problem: " --device cpu".

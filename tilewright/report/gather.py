@@ -111,13 +111,17 @@ def as_csv(found: Sequence[Gathered]) -> str:
 
 
 def _lines(results: Results | StudyResult) -> Iterator[tuple[Any, ...]]:
-    if isinstance(results, StudyResult):
-        for part in results.parts:
-            for number, row in enumerate(part.rows):
-                for key, value in row.items():
-                    if value not in (None, ""):
-                        yield part.title, number, key, value
-        return
+    return _study_lines(results) if isinstance(results, StudyResult) else _bench_lines(results)
+
+
+def _study_lines(results: StudyResult) -> Iterator[tuple[Any, ...]]:
+    for part in results.parts:
+        for number, row in enumerate(part.rows):
+            told = {key: value for key, value in row.items() if value not in (None, "")}
+            yield from ((part.title, number, key, value) for key, value in told.items())
+
+
+def _bench_lines(results: Results) -> Iterator[tuple[Any, ...]]:
     for bench in results.rows:
         figures = {"tilewright": bench.to_json()["ours"]} | bench.to_json()["peers"]
         yield bench.name, bench.problem, "floor_us", bench.floor_us

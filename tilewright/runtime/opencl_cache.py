@@ -48,23 +48,30 @@ def mend() -> None:
     with suppress(OSError):
         since = stamp.stat().st_mtime_ns if stamp.exists() else 0
         stamp.touch(0o600)
-        for program in _programs(top):
+        for program, _ in _used_since(top, since):
             with suppress(OSError):  # another process was quicker
-                if os.stat(program + _USED).st_mtime_ns >= since:
-                    for path in filter(_is_short, Path(program).rglob("*.so")):
-                        path.unlink(missing_ok=True)
+                for path in filter(_is_short, Path(program).rglob("*.so")):
+                    path.unlink(missing_ok=True)
 
 
 def unlinked(since_ns: int) -> dict[str, int]:
     """Return the programs used since a time, and when, that PoCL has not linked yet (a first run does)."""
     found = {}
     with suppress(OSError):
-        for program in _programs(Path(os.environ.get("POCL_CACHE_DIR", ""))):
+        for program, used_ns in _used_since(Path(os.environ.get("POCL_CACHE_DIR", "")), since_ns):
             with suppress(OSError):  # another process removed it
-                used_ns = os.stat(program + _USED).st_mtime_ns
-                if used_ns >= since_ns and not any(Path(program).rglob("*.so")):
+                if not any(Path(program).rglob("*.so")):
                     found[program] = used_ns
     return found
+
+
+def _used_since(top: Path, since_ns: int) -> Iterator[tuple[str, int]]:
+    """Yield the programs used since a time, and when; top: PoCL's folder."""
+    for program in _programs(top):
+        with suppress(OSError):  # another process removed it
+            used_ns = os.stat(program + _USED).st_mtime_ns
+            if used_ns >= since_ns:
+                yield program, used_ns
 
 
 def _programs(top: Path) -> Iterator[str]:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib import resources
 from typing import Any
 
 from tilewright.device import chip
 from tilewright.errors import StoreError, warn_once
-from tilewright.kernels.family import Family
+from tilewright.kernels import FAMILIES
 from tilewright.record import Record
 from tilewright.store.exchange import read_row, rows_of
-
-
-def all_families() -> Sequence[Family]:
-    """Return every kernel family; imported late, so that a store opens fast."""
-    from tilewright.kernels import FAMILIES
-
-    return FAMILIES
 
 
 def shipped_winners(problem: str, device_key: str) -> list[Record]:
@@ -29,7 +22,7 @@ def shipped_winners(problem: str, device_key: str) -> list[Record]:
     found: list[Record] = []
     for path, row in shipped_rows().get((problem, chip(device_key)), ()):
         try:
-            record = read_row(row, path, all_families())
+            record = read_row(row, path, FAMILIES)
         except StoreError as error:
             warn_once(f"a shipped winner is skipped: {error}", "shipped")
             continue

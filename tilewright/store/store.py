@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tilewright.device import Device
 from tilewright.errors import StoreError, a_kind
+from tilewright.kernels import FAMILIES
 from tilewright.problem import Problem
 from tilewright.problem.shapes import as_problem
 from tilewright.record import Record
@@ -28,7 +29,7 @@ from tilewright.store.rows import (
     to_row,
     where,
 )
-from tilewright.store.shipped import all_families, shipped_rows
+from tilewright.store.shipped import shipped_rows
 from tilewright.store.sources import Sources
 
 
@@ -297,7 +298,7 @@ class Store:
                 record = self._best(name, device, deterministic)
                 if record:
                     winners[name, device, record.config] = record
-        return export_text(winners.values(), all_families(), devices)
+        return export_text(winners.values(), FAMILIES, devices)
 
     def import_json(self, text: str, devices: Sequence[Device] = (), source: str = "import") -> int:
         """Import winners that someone shared; return how many were new.
@@ -312,7 +313,7 @@ class Store:
             raise StoreError(f"{source}: {a_kind(text)} was given; must be the JSON text")
         if len(text) > MAX_FILE_BYTES:
             raise StoreError(f"{source}: {len(text)} characters; at most {MAX_FILE_BYTES} are read")
-        records = import_text(text, source, all_families(), devices)
+        records = import_text(text, source, FAMILIES, devices)
         query = "SELECT digest FROM records WHERE origin = 'imported'"
         known = {digest for (digest,) in self.database.use(lambda db: db.execute(query).fetchall())}
         rows = [row for row in (to_row(record, IMPORTED) for record in records) if row[-1] not in known]

@@ -32,8 +32,10 @@ from tilewright.store import Store
 from tilewright.studies.study import Breakdown, Counters, Step, StudyLayer, present
 
 T = TypeVar("T")
+COMPARED = 4  # configs of a pinned space that are timed against each other, the model's best
 MOST_TRIED = 64  # most configs of a pinned space that are compiled before it counts as unusable
 QUICK = Limits(min_rounds=6, max_rounds=6, max_s=3.0, warm_runs=0)
+FULL = Limits(min_rounds=24, max_rounds=24, max_s=120.0, warm_runs=0)  # as many as the source of ``csg`` took
 
 
 @dataclass
@@ -55,26 +57,21 @@ class Lab:
     Attributes:
         tune: tunes a layer with some families before it is measured; None: no tuning.
         budget: of that, as text; empty: no tuning.
-        tries: number of configs of a pinned space that are compared, the model's best.
         say: is called with the current step, as text.
     """
 
     runtime: Runtime
     store: Store
     quick: bool = False
-    rounds: int = 24
     tune: Callable[[Problem, tuple[str, ...]], None] | None = None
     budget: str = ""
-    tries: int = 4
     say: Callable[[str], None] = lambda text: None
     _made: dict[tuple[Any, ...], Any] = field(default_factory=dict)  # for a layer: large, or slow to make
 
     @property
     def limits(self) -> Limits:
         """The limits of each measurement."""
-        if self.quick:
-            return QUICK
-        return Limits(min_rounds=self.rounds, max_rounds=self.rounds, max_s=120.0, warm_runs=0)
+        return QUICK if self.quick else FULL
 
     def forget(self) -> None:
         """Free the inputs, references and peers of a layer."""
@@ -148,7 +145,7 @@ class Lab:
 
     def _compiling(self, configs: list[Config], runtime: Runtime, problem: Problem) -> list[Config]:
         """Return the first few that compile: some configs of a space may spill registers."""
-        wanted = 1 if self.quick else self.tries
+        wanted = 1 if self.quick else COMPARED
         found: list[Config] = []
         reasons: list[str] = []
         for start in range(0, len(configs), 2 * wanted):

@@ -164,7 +164,6 @@ class Study:
     Attributes:
         source: the publication.
         device: the device of its figures.
-        rounds: cold runs behind each of our figures, the median; the source of ``csg`` took 24.
         quick_title: the title of a quick run, if ``title`` mentions sizes.
     """
 
@@ -173,7 +172,6 @@ class Study:
     source: str
     device: str
     parts: tuple[Part, ...]
-    rounds: int = 24
     quick_title: str = ""
 
 

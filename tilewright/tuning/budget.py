@@ -66,7 +66,7 @@ class Budget:
         if not unit.startswith("trial"):
             seconds = float(number) * _SECONDS[unit]
             if seconds >= _MOST_S:
-                raise BudgetError(f"budget {text!r}: must be like 20s, 2m, 50trials or all")
+                raise BudgetError(f"budget {text!r}: is too long; for no limit say all")
             return cls(seconds=seconds)
         if "." in number:
             raise BudgetError(f"budget {text!r}: trials are whole, e.g. {max(1, int(float(number)))}trials")

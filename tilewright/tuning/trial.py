@@ -90,10 +90,10 @@ class Trials:
             family = family_of(config.family)
             family.check(self.problem, self.device, config)
             blueprint = family.blueprint(self.problem, self.device, config)
-            self._build(blueprint, max(blueprint.packed_bytes, self.problem.w_bytes))
+            filter_bytes = max(blueprint.packed_bytes, self.problem.w_bytes)
+            self._build(blueprint, filter_bytes)
             if blueprint.pack is not None:
-                packer = pack(self.problem, self.device, blueprint)
-                self._build(packer, max(blueprint.packed_bytes, self.problem.w_bytes))
+                self._build(pack(self.problem, self.device, blueprint), filter_bytes)
         except ConfigError as error:
             return Compiled(Outcome.CONSTRAINTS, _line(error))
         except CompileError as error:

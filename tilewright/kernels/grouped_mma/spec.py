@@ -27,6 +27,7 @@ from tilewright.kernels.limits import (
     MOST_BODY,
     blocks_param,
     fits_shared,
+    no_tensor_gpu,
     registers_rule,
     shared_rule,
     too_large,
@@ -35,7 +36,7 @@ from tilewright.kernels.limits import (
 from tilewright.kernels.requant import requant_defines
 from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
 from tilewright.kernels.tile import NONE, TWO_PASS, View, image_defines, layer_defines, row_threads, up_to
-from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_defines, whole_sums
+from tilewright.kernels.whole_sums import input_defines, tiles_defines, whole_sums
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 

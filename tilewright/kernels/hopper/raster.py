@@ -188,5 +188,3 @@ def segments_of(pr: Problem, cf: Values) -> int:
 def raw_stages_of(cf: Values) -> int:
     """Patches in flight before they are transposed: one, or two if there are buffers for several."""
     return min(cf["xs"], 2)
-
-

@@ -34,27 +34,20 @@ from tilewright.kernels.products import TF32, THREE, in_chunk
 from tilewright.kernels.split_k import stored_bytes
 from tilewright.kernels.tile import NONE
 from tilewright.kernels.untuned.nhwc import copied_bytes
+from tilewright.kernels.wgmma import BULK, EIGHTH, FETCH, LINE, LOOP, POWER, SENDING, SENDING_MORE
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
 # Fitted to the trials of f16 and i8 in benchmarks/h100/trials.jsonl.gz, unless marked as measured by clocks
 # inside the kernel or by a microbenchmark (benchmarks/h100/NOTES.md), or as guesses.
 COPY_CYCLES = 1300.0  # from the start of a copy to its arrival, from main memory with all units busy
-LINE = 128.0  # bytes that the tensor cores read from shared memory in a cycle (microbenchmark)
-LOOP = 300.0  # cycles to wait for a batch, start its products and release the one before (clocks: 265)
-SENDING = 200.0  # cycles of a thread to wait for a buffer, announce a copy and issue it (microbenchmark)
-FETCH = 0.47  # time to the first data if the copy engine copies everything, relative to the usual
-SENDING_MORE = 50.0  # cycles for another copy that the same barrier waits for (guess)
 MEETING = 1500.0  # cost of combining the sums of a cluster in shared memory, in issue slots
 MEETING_FOURS = 1250.0  # the same if each thread sends its sums itself (A/B of both)
 NARROW = 1.5  # relative time of a sector stored from registers, 4 bytes a thread: 32 contiguous bytes
-BULK = 0.5  # relative time of the L2 cache for a byte copied in bulk
 AGAIN = 0.5  # relative time of a byte of patches that are copied again per tap (231 configs of 11 layers)
 ALONE = 0.9  # share of a byte's time that sharing it in a cluster does not save
-EIGHTH = 4.0  # cycles of 64 x 8 outputs, 32 bytes deep: 2,048 products of f16, half of tf32 (microbenchmark)
 SKEWED_ROW = 5.0  # copy-engine cycles per channel of a span that begins anywhere (859 trials of 6 layers)
 MOVING = 6.0  # cycles to move sums, per column of them (the same)
-POWER = 1.35  # factor of the products' cycles: the clock drops when all units work (18 layers, 1.24 to 1.5)
 DRAIN = 60.0  # cycles from the last product until its sums can be promoted (guess)
 BY_THREADS = 12.0  # bytes per cycle that three warps copy piece by piece (clocks: 8 to 15)
 BY_TURNING = 5.0  # that they load number by number and transpose (fitted to 191 trials of 14 layers)

@@ -34,6 +34,7 @@ from tilewright.kernels.kn2row.tile import (
 from tilewright.kernels.kn2row.work import work_of
 from tilewright.kernels.limits import (
     blocks_param,
+    no_tensor_gpu,
     registers_rule,
     shared_rule,
     thread_rule,
@@ -43,7 +44,7 @@ from tilewright.kernels.products import in_word
 from tilewright.kernels.requant import requant_defines
 from tilewright.kernels.split_k import POOL_APART, POOL_PARAM
 from tilewright.kernels.tile import View, image_defines, layer_defines
-from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_defines, whole_sums
+from tilewright.kernels.whole_sums import input_defines, tiles_defines, whole_sums
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 

@@ -54,9 +54,9 @@ def registers(cf: Values) -> int:
 class PlanarTiling:
     """Sizes derived from a problem and a config.
 
-    ``w_bytes``, ``x_bytes``: of a step; ``tile_bytes``: of outputs, or sums of a share, which overlay these
-    unless a block has several tiles. ``x_from``, ``tile_from``, ``bars_from``: where planes, the tile and
-    barriers begin.
+    ``w_bytes``, ``x_bytes``: of a step. ``x_from``, ``tile_from``, ``bars_from``: where planes, the tile and
+    barriers begin. The tile holds outputs, or sums of a share, and overlays steps unless a block has several
+    tiles.
     """
 
     k_tiles: int
@@ -64,7 +64,6 @@ class PlanarTiling:
     blocks: int
     w_bytes: int
     x_bytes: int
-    tile_bytes: int
     x_from: int
     tile_from: int
     bars_from: int
@@ -83,7 +82,6 @@ def tiling_of(pr: Problem, cf: Values) -> PlanarTiling:
     bars_from = round_up(max(buffers, tile_from + tile_bytes), LINE)
     return PlanarTiling(
         k_tiles=k_tiles, tiles=tiles, blocks=ceil_div(tiles, cf["turns"]) * sc, w_bytes=w_bytes,
-        x_bytes=x_bytes, tile_bytes=tile_bytes, x_from=stages * w_bytes, tile_from=tile_from,
-        bars_from=bars_from,
+        x_bytes=x_bytes, x_from=stages * w_bytes, tile_from=tile_from, bars_from=bars_from,
         shared_bytes=bars_from + BARRIERS * stages + ALIGNMENT,
     )  # fmt: skip

@@ -5,18 +5,9 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.work import (
-    BULK,
-    EIGHTH,
-    FETCH,
-    LINE,
-    LOOP,
-    POWER,
-    SENDING,
-    SENDING_MORE,
-)
 from tilewright.kernels.limits import resident
 from tilewright.kernels.planar.tile import BYTES, STEP, plane, registers, steps, teams, threads, tiling_of
+from tilewright.kernels.wgmma import BULK, EIGHTH, FETCH, LINE, LOOP, POWER, SENDING, SENDING_MORE
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
@@ -54,8 +45,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=words * warps + 0.6 * (products * read + share * (x_bytes + w_bytes) / LINE),
         load_bytes=BULK * share * (x_bytes + w_bytes), store_sectors=BULK * outputs * BYTES / 32 / sc,
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        fetch=FETCH, stays=cf["turns"] > 1, cluster=1, gang=sc, tile_bytes=4.0 * outputs,
-        useful=pr.z_elements * sc / (outputs * tiling.tiles * sc), register_intensity=0.0,
+        fetch=FETCH, stays=cf["turns"] > 1, gang=sc, tile_bytes=4.0 * outputs,
+        useful=pr.z_elements / (outputs * tiling.tiles), register_intensity=0.0,
         block_intensity=2.0 * STEP * outputs / (x_bytes + w_bytes) * BYTES,
         tensor_cycles=products * product,
     )  # fmt: skip

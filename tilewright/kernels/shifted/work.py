@@ -5,16 +5,6 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.hopper.work import (
-    BULK,
-    EIGHTH,
-    FETCH,
-    LINE,
-    LOOP,
-    POWER,
-    SENDING,
-    SENDING_MORE,
-)
 from tilewright.kernels.limits import resident
 from tilewright.kernels.shifted.tile import (
     channels,
@@ -26,6 +16,7 @@ from tilewright.kernels.shifted.tile import (
     steps,
     tiling_of,
 )
+from tilewright.kernels.wgmma import BULK, EIGHTH, FETCH, LINE, LOOP, POWER, SENDING, SENDING_MORE
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -72,8 +63,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=loads * conflicts * warps + 0.6 * (products * read + (x_bytes + w_bytes) / LINE),
         load_bytes=BULK * (x_bytes + w_bytes), store_sectors=outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        fetch=FETCH, cluster=1, gang=sc, tile_bytes=4.0 * outputs,
-        useful=pr.z_elements * sc / (outputs * tiling.tiles * sc), register_intensity=0.0,
+        fetch=FETCH, gang=sc, tile_bytes=4.0 * outputs,
+        useful=pr.z_elements / (outputs * tiling.tiles), register_intensity=0.0,
         block_intensity=2.0 * outputs * pr.r * pr.s * channels(pr, chunks) * patches / (x_bytes + w_bytes),
         tensor_cycles=products * product,
     )  # fmt: skip

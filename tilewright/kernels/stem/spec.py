@@ -8,6 +8,7 @@ from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Va
 from tilewright.kernels.limits import (
     blocks_param,
     fits_shared,
+    no_tensor_gpu,
     registers_rule,
     shared_rule,
     thread_rule,
@@ -30,7 +31,7 @@ from tilewright.kernels.stem.tile import (
 )
 from tilewright.kernels.stem.work import work_of
 from tilewright.kernels.tile import View, image_defines, layer_defines, row_threads, up_to, windows
-from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_defines, whole_sums
+from tilewright.kernels.whole_sums import input_defines, tiles_defines, whole_sums
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 

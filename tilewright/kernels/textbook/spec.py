@@ -63,7 +63,7 @@ class Textbook(Family):
     examples = ("n1c6h14w13k5r3s3-f32+bias", *(f"n1c40h6w7k35r1s1-{dtype}+bias" for dtype in HALVES))
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Support f32 layers of one group, and matrix products of f16 on tensor cores."""
+        """Support f32 layers of one group, and matrix products of f16 and bf16 on tensor cores."""
         if reason := super().refuses(problem, device):
             return reason
         if problem.groups > 1:

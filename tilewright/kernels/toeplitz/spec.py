@@ -10,6 +10,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.limits import (
     blocks_param,
+    no_tensor_gpu,
     registers_rule,
     resident_rule,
     shared_rule,
@@ -34,7 +35,7 @@ from tilewright.kernels.toeplitz.tile import (
     window,
 )
 from tilewright.kernels.toeplitz.work import work_of
-from tilewright.kernels.whole_sums import input_defines, no_tensor_gpu, tiles_defines, whole_sums
+from tilewright.kernels.whole_sums import input_defines, tiles_defines, whole_sums
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem

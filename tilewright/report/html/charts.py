@@ -116,7 +116,7 @@ def ladder(bars: Sequence[Bar], unit: str, outline: str = "", limit: float | Non
         if bar.value:
             width = max(1.0, x.at(bar.value) - x.start)
             body.append(
-                f'<rect class="s{bar.series % SERIES} full" x="{x.start}" y="{y + 3}" width="{width:.1f}" '
+                f'<rect class="s0 full" x="{x.start}" y="{y + 3}" width="{width:.1f}" '
                 f'height="{_ROW - 6}" tabindex="0"{tip(bar.tip)}</rect>'
             )
             body.append(text(x.start + width + 5, y + 14, figure_text(bar.value, 3)))

@@ -61,7 +61,6 @@ class Bar:
     label: str
     value: float | None
     tip: str
-    series: int = 0
     outline: float | None = None
 
 
