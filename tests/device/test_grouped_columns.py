@@ -78,10 +78,10 @@ def test_several_output_channels_at_once(
 @pytest.mark.parametrize(
     ("text", "change"),
     (
-        ("n2c33h40w50k19r1s1-f32+bias", dict(tw=2)),
+        ("n2c33h40w50k22r1s1-f32+bias", dict(tw=2)),
         ("n1c64h9w70k12r1s1u2-f32", dict(v=8)),
         ("n3c40h11w37k24r1s1p1x2g2-f16+relu", dict(th=2)),
-        ("n1c64h60w200k17r1s1-i8", dict(tw=4)),
+        ("n1c64h60w200k22r1s1-i8", dict(tw=4)),
     ),
 )
 def test_filters_of_one_tap_ask_for_lines_early(text: str, change: dict[str, int], cpu: Runtime) -> None:

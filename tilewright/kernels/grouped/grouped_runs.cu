@@ -1,17 +1,17 @@
 // grouped on CPU cores, nchw to nchw: filters of one tap to few output channels, lanes over the pixels of an image
 // (grouped.cu has the formula).
 //
-// x, y: nchw, images as one line of PIXELS.  w: packed [k][c] in words of DTYPE (word.h): a filter is one run of memory.
+// x, y: nchw, an image as one line of PIXELS.  w: packed [k][c] in words of DTYPE (word.h).
 //
 //   item     RUN pixels of the KG channels of one group, whose sums stay in the first-level cache
 //   step     TW vectors of VECTOR pixels, over CHANNELS input channels: their sums are in registers meanwhile
 //
-//      channels 0 .. CHANNELS-1    x0 x1 x2 ... of each, RUN pixels side by side    sums of k = 0 .. KG-1
-//      channels CHANNELS ..        the same again, added to the sums                ...
+//      channels 0 .. CHANNELS-1    x0 x1 x2 ... of each, RUN pixels side by side
+//      channels CHANNELS ..        the same again, added to the sums of each k
 //
-// What limits such a layer is how x comes from memory: CHANNELS long runs at once, which the hardware foresees. All channels
-// of a few pixels each, one after the other, take twice as long.
-// The last vector of an image ends with the image: some outputs are made twice.
+// What limits such a layer is how x comes from memory: CHANNELS long runs at once, which the hardware foresees. All
+// channels, of a few pixels each, take twice as long.
+// The last vector of an image ends with the image: some outputs are made twice, and are the same both times.
 // Knobs (spec.py): VECTOR (v 2 .. 16), TW (tw): a step. RUN and CHANNELS follow (runs.py).
 // Example: 64 channels of 256x256 to 2: 16 items, of 4096 pixels; 4 times 16 channels, 16 KB of each.
 
