@@ -31,7 +31,7 @@ def takes(pr: Problem, device: Device) -> bool:
 
 def widths(pr: Problem, most: int) -> tuple[int, ...]:
     """Choices of a vector's pixels, of which an image has as many; 1: by the kernel of other layouts."""
-    return tuple(v for v in (1, 2, 4, 8, 16) if v == 1 or v <= min(most, pr.p * pr.q))
+    return tuple(v for v in (2, 4, 8, 16) if v <= min(most, pr.p * pr.q)) or (1,)
 
 
 def vectors(pr: Problem, tw: int) -> int:
