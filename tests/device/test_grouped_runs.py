@@ -1,4 +1,4 @@
-"""The grouped family on a CPU, filters of one tap to few channels: long runs of pixels, whose sums stay near."""
+"""The grouped family on a CPU, filters of one tap to few channels: long runs of pixels."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ GROUPED = family_of("grouped")
 
 
 @pytest.mark.parametrize("text", [
-    "n1c64h20w20k22r1s1-f32", "n1c64h20w20k2r1s1p1-f32", "n1c64h20w20k2r1s1u2-f32", "n1c64h20w20k2r1s3p0x1-f32",
-    "n1c64h20w20k2r1s1-f32-nhwc",
+    "n1c64h20w20k22r1s1-f32", "n1c64h20w20k2r1s1p1-f32", "n1c64h20w20k2r1s1u2-f32",
+    "n1c64h20w20k2r1s3p0x1-f32", "n1c64h20w20k2r1s1-f32-nhwc",
 ])  # fmt: skip
 def test_other_layers_are_not_its_own(text: str) -> None:
     problem = Problem.parse(text)
@@ -26,7 +26,9 @@ def test_other_layers_are_not_its_own(text: str) -> None:
     assert over_columns(problem, CORES, 4) == (problem.layout_in == "nchw")
 
 
-@pytest.mark.parametrize("text", ["n1c64h256w256k2r1s1-f32", "n3c39h37w35k15r1s1g3-f64", "n1c512h7w7k16r1s1-i8"])
+@pytest.mark.parametrize("text", [
+    "n1c64h256w256k2r1s1-f32", "n3c39h37w35k15r1s1g3-f64", "n1c512h7w7k16r1s1-i8",
+])  # fmt: skip
 def test_runs_have_near_sums_and_leave_work_for_all_cores(text: str) -> None:
     problem, device = Problem.parse(text), CORES
     for config in space(GROUPED, problem, device).every():

@@ -87,9 +87,10 @@ SLIPS = (
     ("NEXT(x_slot, x_parity, X_STAGES);", "if (++x_slot == X_STAGES) x_slot = 0;", "one set",
      ", not |all wait"),
     ("if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));", "", "one buffer", "all wait"),
-    ("r = 0;\n            if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));",
-     "r = 0;\n            bar_arrive(X_EMPTY(x_slot));", "one buffer", ", not |arrivals|all wait"),
-    ("if (++r == R) {\n            r = 0;\n            if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));",
+    ("if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));", "bar_arrive(X_EMPTY(x_slot));",
+     "one buffer", ", not |arrivals|all wait"),
+    ("if (++r == R) {\n            r = 0;\n            __syncwarp();  // all lanes have read\n"
+     "            if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));",
      "if (r == 0 && THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));\n"
      "        if (++r == R) {\n            r = 0;", "one buffer", ", not |all wait"),  # too early
     ("left, slot, done);", "left, slot, slot);", "one buffer", "written while"),  # too early

@@ -14,8 +14,8 @@ from tilewright.kernels.word import dtype_code, filter_bytes, in_tiles, word_byt
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import Problem
 
-# Of a group (19 and 21 are the classes of much-used data sets). From 64 channels of 256x256 to 21 takes 1323 us
-# (columns.py: 1430), to 24 1652 (1461); from 256 of 128x128 to 21 1.5 ms (direct: 2.3).
+# Of a group (19 and 21 are the classes of much-used data sets). From 64 channels of 256x256 to 21 takes
+# 1323 us (columns.py: 1430), to 24 1652 (1461); from 256 of 128x128 to 21 1.5 ms (direct: 2.3).
 MOST_FILTERS = 21
 # Of sums, in the L1 cache. Twice and four times as many take as long, within the 10% that times vary.
 NEAR_BYTES = 32 << 10
