@@ -123,24 +123,36 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
     """Return the launch, or two if there is a pool; ``rolled``: the filter's rows are a loop."""
     rows, columns = item_sides(pr, device, cf)
     blocks = min(_items(pr, rows, columns), RUNS * device.units)
-    view = View.unflattened(pr)
     defines = dict(
-        VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"],
-        ROLLED=int(rolled), TK=outputs_at_once(pr, cf["th"], cf["tw"]),
+        TH=cf["th"], ROLLED=int(rolled), TK=outputs_at_once(pr, cf["th"], cf["tw"]),
         TAPS_STAY=int(taps_stay(pr, cf["th"], cf["tw"])),
         SKIP_LINES=int(rows_met(pr, cf["v"], cf["th"], cf["tw"]) < 1.0),
         ITEM_ROWS=rows, ITEM_COLUMNS=columns, P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
+    )  # fmt: skip
+    return launch("grouped_columns.cu", pr, device, cf, blocks, defines)
+
+
+def launch(
+    source: str, pr: Problem, device: Device, cf: Values, blocks: int, own: dict[str, int]
+) -> Blueprint:
+    """Return the launch of a kernel whose lanes are pixels of nchw, or two if there is a pool.
+
+    Args:
+        source: its file.
+        own: its own defines, beside those that all such kernels have.
+    """
+    defines = dict(
+        VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TW=cf["tw"], **own,
         MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1,
         DTYPE=dtype_code(pr), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
-        **layer_defines(pr, view, by_group=False), **image_defines(pr, view), **single_tile_defines(),
-        **requant_defines(pr),
-        **share_defines(cf["combine"]),
+        **layer_defines(pr, View.unflattened(pr), by_group=False), **image_defines(pr, View.unflattened(pr)),
+        **single_tile_defines(), **requant_defines(pr), **share_defines(cf["combine"]),
         OFFSET64=offset64(4 * pr.x_elements, 4 * pr.z_elements),
     )  # fmt: skip
     return whole_sums(
         "grouped", pr, cf["combine"], blocks, 1, defines, filter_bytes(pr),
         (("DTYPE", dtype_code(pr)), ("PACK_K", 1), ("PACK_C", words(pr))), packing=in_tiles(1, words(pr)),
-        source="grouped_columns.cu",
+        source=source,
     )  # fmt: skip
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from tilewright.arithmetic import ceil_div, offset64
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Values
 from tilewright.kernels.grouped import columns as grouped_columns
-from tilewright.kernels.requant import requant_defines
-from tilewright.kernels.split_k import left_bytes, share_defines
-from tilewright.kernels.tile import View, image_defines, layer_defines, single_tile_defines
-from tilewright.kernels.whole_sums import whole_sums
-from tilewright.kernels.word import dtype_code, filter_bytes, in_tiles, word_bytes, word_registers, words
+from tilewright.kernels.split_k import left_bytes
+from tilewright.kernels.word import filter_bytes, word_bytes, word_registers, words
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import Problem
 
@@ -61,21 +58,10 @@ def _items(pr: Problem, run: int) -> int:
 
 def blueprint(pr: Problem, device: Device, cf: Values) -> Blueprint:
     """Return the launch, or two if there is a pool."""
-    run, view = run_of(pr, device, cf), View.unflattened(pr)
+    run = run_of(pr, device, cf)
     blocks = min(_items(pr, run), grouped_columns.RUNS * device.units)
-    defines = dict(
-        VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TW=cf["tw"], RUN=run, CHANNELS=min(CHANNELS, pr.cg),
-        Q_BLOCKS=ceil_div(pr.p * pr.q, run), MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1,
-        DTYPE=dtype_code(pr), N=pr.n, CG=pr.cg, CW=words(pr), KG=pr.kg,
-        **layer_defines(pr, view, by_group=False), **image_defines(pr, view), **single_tile_defines(),
-        **requant_defines(pr), **share_defines(cf["combine"]),
-        OFFSET64=offset64(4 * pr.x_elements, 4 * pr.z_elements),
-    )  # fmt: skip
-    return whole_sums(
-        "grouped", pr, cf["combine"], blocks, 1, defines, filter_bytes(pr),
-        (("DTYPE", dtype_code(pr)), ("PACK_K", 1), ("PACK_C", words(pr))), packing=in_tiles(1, words(pr)),
-        source="grouped_runs.cu",
-    )  # fmt: skip
+    defines = dict(RUN=run, CHANNELS=min(CHANNELS, pr.cg), Q_BLOCKS=ceil_div(pr.p * pr.q, run))
+    return grouped_columns.launch("grouped_runs.cu", pr, device, cf, blocks, defines)
 
 
 def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
