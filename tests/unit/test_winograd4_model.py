@@ -97,6 +97,7 @@ def test_outputs_that_see_padding_alone_are_left_to_others(name: str, taps: int,
     ("name", "layer", "least"),
     [
         ("winograd", "c1h28w28k32r3s3p1", 4),
+        ("winograd", "c2h28w28k32r3s3p1", 8),
         ("winograd", "c3h28w28k32r3s3p2", 3),
         ("winograd", "c2h1w28k32r3s3p1", 4),  # one row of the filter lies on the image
         ("winograd", "c1h1w28k32r3s3p1", 2),
@@ -110,7 +111,7 @@ def test_outputs_that_see_padding_alone_are_left_to_others(name: str, taps: int,
 )
 def test_outputs_of_few_products_are_left_to_others(name: str, layer: str, least: int) -> None:
     """Their bound is small by chance, the errors of their neighbours are not."""
-    few = least < {"winograd": 4, "winograd_rows": 12, "winograd4": 1}[name]
+    few = least < {"winograd": 8, "winograd_rows": 12, "winograd4": 1}[name]
     reason = family_of(name).refuses(Problem.parse(f"n1{layer}-f32"), H100)
     assert (f"sum {least} products" in (reason or "")) == few == (reason is not None)
 
