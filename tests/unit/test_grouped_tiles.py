@@ -6,8 +6,9 @@ import pytest
 from test_direct_cpu import AVX2, CORES
 
 from tilewright.arithmetic import ceil_div
+from tilewright.device import Device
 from tilewright.kernels import family_of
-from tilewright.kernels.grouped.runs import LEAST_RUN, NEAR_BYTES, run_of, takes
+from tilewright.kernels.grouped.runs import LEAST_RUN, MOST_FILTERS, NEAR_BYTES, run_of, takes
 from tilewright.kernels.grouped.tile import over_columns, over_runs
 from tilewright.kernels.word import word_bytes
 from tilewright.problem import Problem
@@ -53,3 +54,11 @@ def test_sums_stay_in_registers(kind: str) -> None:
         for config in space(GROUPED, problem, device).every():
             wide = config["v"] * (2 if kind == "f64" else 1) > device.lanes
             assert config["v"] == 1 or (7 * config["tw"] + 1) * (2 if wide else 1) <= vectors, config
+
+
+@pytest.mark.parametrize(("device", "most"), [(AVX2, 14), (CORES, MOST_FILTERS)])
+def test_more_sums_than_registers_are_left_to_the_kernel_of_columns(device: Device, most: int) -> None:
+    for filters in (most, most + 1):
+        problem = Problem.parse(f"n1c64h20w20k{filters}r1s1-f32")
+        assert takes(problem, device) == (filters == most)
+        assert next(iter(space(GROUPED, problem, device).every()), None) is not None

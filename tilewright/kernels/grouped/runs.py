@@ -23,17 +23,18 @@ CHANNELS = 16  # at once: the hardware follows so many streams
 def takes(pr: Problem, device: Device) -> bool:
     """Whether the layer is of this kernel: one tap, of every pixel, to few channels of a group."""
     every = (pr.r, pr.s, *pr.stride, *pr.pad) == (1, 1, 1, 1, 0, 0, 0, 0)
-    return grouped_columns.possible(pr, device) and every and pr.kg <= MOST_FILTERS
-
-
-def widths(pr: Problem, most: int) -> tuple[int, ...]:
-    """Choices of a vector's pixels, of which an image has as many; 1: by the kernel of other layouts."""
-    return tuple(v for v in (2, 4, 8, 16) if v <= min(most, pr.p * pr.q)) or (1,)
+    few = pr.kg <= MOST_FILTERS and vectors(pr, 1) * device.lanes <= device.regs_per_thread
+    return grouped_columns.possible(pr, device) and every and few
 
 
 def vectors(pr: Problem, tw: int) -> int:
     """Vectors of a step: sums, inputs of a channel and a tap."""
     return pr.kg * tw + tw + 1
+
+
+def widths(pr: Problem, most: int) -> tuple[int, ...]:
+    """Choices of a vector's pixels, of which an image has as many; 1: by the kernel of other layouts."""
+    return tuple(v for v in (2, 4, 8, 16) if v <= min(most, pr.p * pr.q)) or (1,)
 
 
 def fits(pr: Problem, device: Device, v: int, tw: int) -> bool:
