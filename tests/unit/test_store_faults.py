@@ -205,11 +205,15 @@ def test_a_store_whose_index_is_damaged_can_be_cleared(path: Path) -> None:
     assert box.records() == [] and len(box.info().set_aside) == 1
 
 
-def test_whatever_is_in_ones_own_store_is_set_aside(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("damage", [damage_text, damage_other_version])
+def test_whatever_is_in_ones_own_store_is_set_aside(
+    path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
+) -> None:
+    """Its name has the version: one of another is damaged."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(path.parent))
     box = Store(shipped=False)
     box.add(record())
-    damage_text(box.path)
+    damage(box.path)
     with pytest.warns(RuntimeWarning, match="was corrupt"):
         assert best(box) is None
     assert len(box.info().set_aside) == 1
@@ -276,17 +280,6 @@ def test_a_store_of_another_version_is_left_alone(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute(f"PRAGMA user_version = {SCHEMA}")
     assert best(box) == record().config
-
-
-def test_ones_own_store_of_another_version_is_damaged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its name has the version."""
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(path.parent))
-    box = Store(shipped=False)
-    box.add(record())
-    damage_other_version(box.path)
-    with pytest.warns(RuntimeWarning, match="was corrupt"):
-        assert best(box) is None
-    assert len(box.info().set_aside) == 1
 
 
 def test_an_emptied_file_is_begun_anew(path: Path) -> None:
