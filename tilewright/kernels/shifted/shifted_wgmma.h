@@ -18,7 +18,7 @@
 #define X_FULL(slot) (bars + 8 * (2 * STAGES + (slot)))
 #define X_EMPTY(slot) (bars + 8 * (2 * STAGES + X_STAGES + (slot)))
 #define SENDERS 3  // warps that send planes
-#define TEAMS_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory")
+#define ALL_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory")  // met on two ways through the block
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
 
 // Send the filters of the block's steps, by one thread.
@@ -168,7 +168,7 @@ INLINE void fill_tile(unsigned char *shared, const in_t *x, const unsigned char 
         const Lane me = find_lane(b, warp, lane);
         acc_t sums[SUMS];
         sum_up(sums, shared, b, &me, bars);
-        TEAMS_SYNC();  // nobody reads buffers any more
+        ALL_SYNC();  // nobody reads buffers any more
         keep_sums((acc_t *)shared, sums, warp, lane);
 #if HANDS_ON
         FEWER_REGISTERS(REGS_ALL);
@@ -180,9 +180,10 @@ INLINE void fill_tile(unsigned char *shared, const in_t *x, const unsigned char 
         if (warp > 4 * TEAMS) send_planes(shared, x, b, bars, warp - 4 * TEAMS - 1, lane);
         else if (lane == 0) send_filters(shared, w, b, bars);
         __syncwarp();
+        ALL_SYNC();
+#if HANDS_ON
+        MORE_REGISTERS(REGS_ALL);  // not before: they would take those that others wait for
+#endif
     }
     BARRIER();
-#if HANDS_ON
-    if (warp >= 4 * TEAMS) MORE_REGISTERS(REGS_ALL);  // not before: they would take those that others wait for
-#endif
 }
