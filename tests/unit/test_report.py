@@ -23,7 +23,7 @@ from tilewright.errors import OutputError, StoreError
 from tilewright.report import plot, plot_study, results
 from tilewright.report.gather import as_csv, of_document
 from tilewright.report.results_table import results_table, short_table
-from tilewright.report.table import NOISY_NOTE, Table, as_text, bytes_text, markdown, time_text
+from tilewright.report.table import BEATS_NOTE, NOISY_NOTE, Table, as_text, bytes_text, markdown, time_text
 from tilewright.studies.document import StudyResult, load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,6 +81,21 @@ def test_csv_has_every_figure_with_its_row_and_column() -> None:
     found = {(line["part"], line["column"]): line["value"] for line in lines}
     assert (found["R2", "floor_us"], found["R2", "tilewright cold_us"]) == ("300.0", "600.0")
     assert (found["R3", "onnxruntime cold_us"], found["R3", "onednn reason"]) == ("60.0", "crashed")
+    assert all(line["value"] for line in lines) and len(found) == len(lines), "of figures and words alone"
+    assert {line["row"] for line in lines} == {row["problem"] for row in DOCUMENT["rows"]}
+
+
+def test_csv_of_a_study_has_every_value_of_its_rows() -> None:
+    study = of_document("s", json.loads((Path(__file__).parent / "study_sample.json").read_text()))
+    assert isinstance(study.results, StudyResult)
+    lines = list(csv.DictReader(io.StringIO(as_csv([study]))))
+    found = {(line["part"], line["row"], line["column"]): line["value"] for line in lines}
+    assert found == {
+        (part.title, str(number), key): str(value)
+        for part in study.results.parts for number, row in enumerate(part.rows)
+        for key, value in row.items() if value not in (None, "")
+    }  # fmt: skip
+    assert len(found) == len(lines) > 20
 
 
 def test_plain_table() -> None:
@@ -121,6 +136,7 @@ def test_conversion_has_a_column_of_its_own() -> None:
     shown = results_table(results.parse(document))
     assert shown.head[6:9] == ("onednn", "onednn converts", "onnxruntime")
     assert [row[7] for row in shown.body] == ["77", "–"]
+    assert any(note.startswith("converts: what it would cost") for note in shown.notes)
     assert shown.body[0][9] == "1.50"
 
 
@@ -134,6 +150,16 @@ def test_calls_are_compared_with_calls() -> None:
         ("600", "50%", "750", "1.20"), ("80†", "50%", "–", "0.75")
     ]  # fmt: skip
     assert any("whole calls (our call)" in note for note in shown.notes)
+    short = short_table(results.parse(document))
+    assert [dict(zip(short.head, row, strict=True))["our call"] for row in short.body] == ["750", "–"]
+
+
+def test_a_time_below_its_floor_is_marked_and_explained() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["rows"][0]["floor_us"] = 900.0
+    shown = results_table(results.parse(document))
+    assert [row[5] for row in shown.body] == ["150%‡", "50%"] and BEATS_NOTE in shown.notes
+    assert BEATS_NOTE not in results_table(results.parse(DOCUMENT)).notes
 
 
 def test_each_family_may_have_a_column() -> None:
@@ -196,6 +222,8 @@ def test_our_failure_is_a_row_with_its_reason() -> None:
     document["rows"][0]["ours"] = {"reason": "no config compiled"}
     text = as_text(results_table(results.parse(document)))
     assert "tilewright has no time for R2: no config compiled" in text
+    row = text.splitlines()[2].split()
+    assert row == ["R2", "–", "–", "–", "300", "–", "900", "1200", "–", "–", "–"]
 
 
 def test_what_is_to_be_known_of_our_kernel_is_a_note() -> None:
@@ -240,6 +268,7 @@ def test_a_noisy_peer_is_marked_and_so_is_a_ratio_of_it() -> None:
 
 def test_no_rows_is_a_table_with_a_head() -> None:
     lines = as_text(results_table(results.parse({"device": {}, "rows": []}))).splitlines()
+    assert lines[0] == "unknown device; times in us, cold caches"
     assert lines[1].startswith("layer")
 
 
