@@ -209,23 +209,20 @@ def test_the_document_is_what_the_reports_read() -> None:
     assert {"cold_us", "warm_us", "detail"} <= set(document["rows"][1]["peers"]["good"])
 
 
+def refuses(*_: object) -> float:
+    raise ProblemError("no family takes it")
+
+
 def test_tuning_is_told_and_may_fail() -> None:
     assert row_of(tune=lambda layer: 1.25).ours.tune_s == 1.25 and row_of().ours.tune_s == 0.0
 
-    def refuses(layer: Layer) -> float:
-        raise ProblemError("no family takes it")
-
-    row = row_of(tune=refuses)
-    assert "no family takes it" in row.ours.note or "slow" in row.ours.note
-    assert row.ours.cold_us and row.ours.tune_s == 0.0
+    ours = row_of(tune=refuses).ours
+    assert ours.cold_us and ours.tune_s == 0.0 and ours.note.startswith("slow: the reference")
 
 
 def test_a_layer_that_we_cannot_run_has_its_reason_beside_the_peers_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refuses(*_: object) -> None:
-        raise ProblemError("no family takes it")
-
     monkeypatch.setattr("tilewright.bench.bench.layer_plan", refuses)
     row = row_of(Invented("good", ("plain", 1.0, ())))
     assert (row.ours.cold_us, row.ours.reason, row.ratio) == (None, "no family takes it", None)
@@ -478,10 +475,12 @@ def test_on_a_cpu_a_whole_call_is_timed_beside_the_kernels(
         return check(self, *given, full=full)
 
     monkeypatch.setattr(Verifier, "check", spied)
-    ours = Bench(cpu, limits=replace(QUICK, min_rounds=6, max_rounds=6)).row(LAYER).ours
+    limits = replace(QUICK, min_rounds=6, max_rounds=6)
+    ours = Bench(cpu, tune=refuses, limits=limits).row(LAYER).ours
     assert ours.cold_us and ours.call_us and ours.compared_us == ours.call_us > ours.cold_us
     assert ours.ci95_us and ours.warm_us and ours.pack_us and ours.config.startswith(ours.family)
     assert ours.worst is not None and 0 < ours.worst <= 1 and fully[-1]
     assert ours.max_error and ours.error_bound and ours.max_error <= ours.error_bound
-    assert ours.note.startswith("untuned") and "not verified" not in ours.note
+    assert ours.note.startswith("not tuned: no family takes it; untuned: ")
+    assert "not verified" not in ours.note
     assert row_of().ours.call_us is None
