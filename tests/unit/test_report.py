@@ -196,6 +196,33 @@ def test_what_the_bench_writes_is_read_back() -> None:
     assert results.parse(document).rows == (row,)
 
 
+def test_a_row_is_compared_with_the_fastest_peer_that_ran() -> None:
+    ours = OurFigure(cold_us=4.0, ci95_us=0.1)
+    peers = {
+        "absent": PeerFigure(reason="no CUDA device"), "behind": PeerFigure(cold_us=9.0, ci95_us=5.0),
+        "first": PeerFigure(cold_us=6.0, ci95_us=0.1), "last": PeerFigure(cold_us=12.0),
+    }  # fmt: skip
+    row = BenchRow("R2", "n1c64h56w56k64r3s3p1-f32", 1.0, ours, peers)
+    assert (row.best_peer, row.ratio, row.floor_share, row.noisy) == ("first", 1.5, 0.25, False)
+    assert [row.over_ours(name) for name in ("behind", "absent", "unheard")] == [2.25, None, None]
+    called = replace(row, ours=replace(ours, call_us=8.0))
+    assert (called.ratio, called.floor_share) == (0.75, 0.25)
+    for none in (replace(row, peers={"absent": peers["absent"]}), replace(row, ours=OurFigure())):
+        assert none.ratio is None
+    assert replace(row, peers={"behind": peers["behind"]}).noisy
+
+
+def test_times_are_written_to_a_nanosecond_and_errors_as_they_are() -> None:
+    ours = OurFigure(cold_us=4.00049, tune_s=1.23456, stolen=0.12345, max_error=1.23456e-7, worst=0.123456)
+    row = BenchRow("R2", "n1c64h56w56k64r3s3p1-f32", 1.00049, ours, {"p": PeerFigure(reason="absent")})
+    document = row.to_json()
+    found = document["ours"]
+    shares = document["floor_us"], found["cold_us"], found["tune_s"], found["stolen"]
+    assert shares == (1.0, 4.0, 1.235, 0.123)
+    assert (found["max_error"], found["worst"]) == (1.23456e-7, 0.123456)
+    assert "reason" not in found and document["peers"]["p"]["reason"] == "absent"
+
+
 def test_errors_of_any_size_are_read_back() -> None:
     """A factor makes them large, and so does a wrong answer, of which a row tells."""
     document = copy.deepcopy(DOCUMENT)
