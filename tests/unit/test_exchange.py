@@ -253,7 +253,7 @@ def test_devices_at_hand_are_used_for_the_rules(path: Path) -> None:
     assert len(import_text(file_of(row), "f", (Tiles(),))) == 1, "unknown device: checked at first use"
     with pytest.raises(StoreError, match="wide tiles"):
         import_text(file_of(row), "f", (Tiles(),), [DEVICE, small])
-    assert len(import_text(file_of(row), "f", (Tiles(),), [replace(small, units=7)])) == 1, "of another device"
+    assert len(import_text(file_of(row), "f", (Tiles(),), [replace(small, units=7)])) == 1, "another device"
 
 
 @pytest.mark.parametrize("device", ["cuda/x/sm_121/64", "opencl/x/sm_90/64"])

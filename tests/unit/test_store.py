@@ -302,7 +302,7 @@ def test_of_layers_alike_only_who_was_searched_well(path: Path, monkeypatch: pyt
     assert alike(box, "-f32+relu") == [], "what is wrong here"
     assert alike(box, "-f32+relu+maxpool2") == [] and alike(box, "-f32+silu") == ["-f32 t=4.u=0"]
     box.add(record("tiles:t=1.u=0", problem=name + "+bias+silu"), "imported")
-    assert alike(box, "-f32+silu") == ["-f32+bias+silu t=1.u=0", "-f32 t=4.u=0"], "who shared it searched well"
+    assert alike(box, "-f32+silu") == ["-f32+bias+silu t=1.u=0", "-f32 t=4.u=0"], "shared: searched well"
 
 
 def test_clear_and_info(path: Path) -> None:
