@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from store_samples import DEVICE, KERNELS, LAYER, families, path, record
+from store_samples import DEVICE, LAYER, Tiles, families, path, record
 
 from tilewright.bench.contest import ContestantFailed, Entered, enter
 from tilewright.bench.race import raced
@@ -19,6 +19,7 @@ from tilewright.problem import Problem
 from tilewright.record import Measurement
 from tilewright.runtime.base import Blocking, Runtime
 from tilewright.store import Store
+from tilewright.store.sources import Sources
 
 __all__ = ["families", "path"]  # fixtures
 PROBLEM = Problem.parse("n1c2h4w3k2r1s1-f32")
@@ -109,18 +110,26 @@ def test_an_error_names_the_contestant_that_raised_it(blocking: bool) -> None:
     assert failed.value.name == "a"
 
 
+class Others(Tiles):
+    name = "others"
+
+
+BOTH = Sources([Tiles(), Others()], DEVICE, "c1")
+
+
 def test_a_family_has_the_best_newest_time_of_the_current_kernels(
     path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tilewright.bench.race.sources_for", lambda request, runtime: KERNELS)
+    monkeypatch.setattr("tilewright.bench.race.sources_for", lambda request, runtime: BOTH)
     runtime = cast(Runtime, SimpleNamespace(device=DEVICE))
     request, box = Request(Problem.parse(LAYER)), Store(path, shipped=False)
-    assert raced(request, runtime, None) == raced(request, runtime, box) == {"tiles": "not tried"}
+    untried = dict.fromkeys(BOTH.names, "not tried")
+    assert raced(request, runtime, None) == raced(request, runtime, box) == untried
     wrong = {"outcome": "correctness", "measurement": None}
     box.add_all([record(**wrong), record("tiles:t=2.u=0", **wrong), record("tiles:t=4.u=0", **wrong)])
-    assert raced(request, runtime, box) == {"tiles": "none right: 3 correctness"}
+    assert raced(request, runtime, box) == {"tiles": "none right: 3 correctness", "others": "not tried"}
     box.add_all([record(us=5.0), record(us=9.0004), record("tiles:t=2.u=0", 12.0)])
     box.add(record("tiles:t=4.u=0", 1.0, context={"compiler": "old"}))
     box.add(record("tiles:t=4.u=0", 1.0, problem=LAYER + "-nhwc"))
-    box.add(record("others:t=4.u=0", 1.0, family="others"))
-    assert raced(request, runtime, box) == {"tiles": 9.0}
+    box.add(BOTH.signed(record("others:t=4.u=0", 2.0, family="others")))
+    assert raced(request, runtime, box) == {"tiles": 9.0, "others": 2.0}
