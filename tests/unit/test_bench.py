@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,11 @@ from tilewright.bench.contest import Entered
 from tilewright.bench.environment import commit
 from tilewright.checking.deviation import deviation
 from tilewright.checking.inputs import Inputs, normal_inputs
+from tilewright.checking.verify import Verifier
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ProblemError
+from tilewright.floor import floor_us
 from tilewright.measuring.rounds import Limits
 from tilewright.peers import Contestant, Offer, Peer, Setting
 from tilewright.plans.bound_run import BoundRun
@@ -28,6 +31,7 @@ from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
 from tilewright.problem.shapes import Layer
+from tilewright.record import Check
 from tilewright.report.results import parse
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Blocking, Runtime
@@ -113,7 +117,7 @@ def test_a_peer_that_fails_later_leaves_its_reason(first: int, monkeypatch: pyte
     monkeypatch.setattr("test_bench.FAILS", range(first, 10_000))
     monkeypatch.setattr("tilewright.bench.contest._NEAR", 1e9)  # none is left out for a busy machine's sake
     row = row_of(Invented("ill", ("later", 1.0, ())), Invented("well", ("fine", 1.0, ())))
-    assert row.ours.cold_us and row.peers["well"].cold_us
+    assert row.ours.cold_us and row.peers["well"].cold_us and "later" not in row.peers["well"].tried
     assert row.peers["ill"].cold_us is None and "out of luck" in str(row.peers["ill"].tried["later"])
     assert ("while it was timed" in row.peers["ill"].reason) == (first == 6)
 
@@ -188,7 +192,10 @@ def test_the_document_is_what_the_reports_read() -> None:
     layers = [LAYER, Layer("L2", Problem.parse("n2c4h5w5k3r1s1-f32-nhwc"))]
     peers = [Invented("good", ("plain", 1.0, ()))]
     work = Bench(open_runtime("numpy"), peers, limits=QUICK, wanted=TuneOptions(Budget.parse("20s"), seed=3))
-    document = json.loads(json.dumps(work.document([work.row(layer) for layer in layers])))
+    rows = [replace(work.row(layer), floor_us=1e9) for layer in layers]
+    document = json.loads(json.dumps(work.document(rows)))
+    floors = [row["floor_us"] for row in document["rows"]]
+    assert floors == [round(floor_us(layer.problem, work.runtime.device), 3) for layer in layers], "of now"
     results = parse(document)
     assert [row.name for row in results.rows] == ["L1", "L2"]
     protocol = document["protocol"]
@@ -202,15 +209,50 @@ def test_the_document_is_what_the_reports_read() -> None:
     assert {"cold_us", "warm_us", "detail"} <= set(document["rows"][1]["peers"]["good"])
 
 
+def refuses(*_: object) -> float:
+    raise ProblemError("no family takes it")
+
+
 def test_tuning_is_told_and_may_fail() -> None:
-    assert row_of(tune=lambda layer: 1.25).ours.tune_s == 1.25
+    assert row_of(tune=lambda layer: 1.25).ours.tune_s == 1.25 and row_of().ours.tune_s == 0.0
 
-    def refuses(layer: Layer) -> float:
-        raise ProblemError("no family takes it")
+    ours = row_of(tune=refuses).ours
+    assert ours.cold_us and ours.tune_s == 0.0 and ours.note.startswith("slow: the reference")
 
-    row = row_of(tune=refuses)
-    assert "no family takes it" in row.ours.note or "slow" in row.ours.note
-    assert row.ours.cold_us
+
+def test_a_layer_that_we_cannot_run_has_its_reason_beside_the_peers_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tilewright.bench.bench.layer_plan", refuses)
+    row = row_of(Invented("good", ("plain", 1.0, ())))
+    assert (row.ours.cold_us, row.ours.reason, row.ratio) == (None, "no family takes it", None)
+    assert row.peers["good"].cold_us and row.floor_us > 0
+
+
+def test_a_wrong_answer_of_ours_is_never_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the inputs that are timed, or in the full check: either is enough."""
+    failed = Check(False, 2.0, 1.0, 2.0, False, True, "corner")
+    with monkeypatch.context() as patch:
+        patch.setattr("tilewright.bench.bench._check", lambda *_: failed)
+        ours = row_of().ours
+        assert (ours.cold_us, ours.reason) == (None, "corner")
+        assert (ours.max_error, ours.error_bound, ours.worst) == (2.0, 1.0, 2.0)
+        patch.setattr("tilewright.bench.bench._check", lambda *_: replace(failed, ok=True, reason=""))
+        assert (ours := row_of().ours).cold_us and ours.deterministic
+        unlike = replace(failed, ok=True, reason="", repeatable=False)
+        patch.setattr("tilewright.bench.bench._check", lambda *_: unlike)
+        assert not row_of().ours.deterministic
+    truth = 2 * answer(LAYER.problem, normal_inputs(LAYER.problem, 0))
+    monkeypatch.setattr("tilewright.bench.bench.true_answer", lambda *_: truth)
+    ours = row_of().ours
+    assert ours.cold_us is None and ours.reason.startswith("error ")
+
+
+def test_a_floor_is_raised_by_what_our_kernel_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: list[float] = []
+    monkeypatch.setattr("tilewright.bench.bench.outdone", lambda *given: reached.append(given[2]) or 42.0)
+    row = row_of()
+    assert row.floor_us == 42.0 and reached == [row.ours.cold_us]
 
 
 def test_progress_is_told() -> None:
@@ -422,7 +464,23 @@ def test_the_same_infinity_is_no_error() -> None:
     assert "1 element not finite" in deviation(np.where(np.isinf(truth), 9, truth), truth).wrong(problem)
 
 
-def test_on_a_cpu_a_whole_call_is_timed_beside_the_kernels(cpu: Runtime) -> None:
-    ours = Bench(cpu, limits=replace(QUICK, min_rounds=6, max_rounds=6)).row(LAYER).ours
+def test_on_a_cpu_a_whole_call_is_timed_beside_the_kernels(
+    cpu: Runtime, own_cache: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fully: list[bool] = []
+    check = Verifier.check
+
+    def spied(self: Verifier, *given: Any, full: bool = False) -> Check:
+        fully.append(full)
+        return check(self, *given, full=full)
+
+    monkeypatch.setattr(Verifier, "check", spied)
+    limits = replace(QUICK, min_rounds=6, max_rounds=6)
+    ours = Bench(cpu, tune=refuses, limits=limits).row(LAYER).ours
     assert ours.cold_us and ours.call_us and ours.compared_us == ours.call_us > ours.cold_us
+    assert ours.ci95_us and ours.warm_us and ours.pack_us and ours.config.startswith(ours.family)
+    assert ours.worst is not None and 0 < ours.worst <= 1 and fully[-1]
+    assert ours.max_error and ours.error_bound and ours.max_error <= ours.error_bound
+    assert ours.note.startswith("not tuned: no family takes it; untuned: ")
+    assert "not verified" not in ours.note
     assert row_of().ours.call_us is None

@@ -136,7 +136,10 @@ def test_windows_are_counted(extent: int, pool: Pool, out: int) -> None:
     ("+avgpool3", False, False),
     ("+clamp0:6+avgpool4", False, True),
     ("+clamp0.1:6+avgpool4", False, False),  # sums of 0.1 are rounded
+    ("+clamp0:0.3+avgpool4", False, False),
     ("+leaky0.5+avgpool2", False, False),
+    ("+silu+avgpool2", False, False),
+    ("+alpha0.3+avgpool2", False, False),
 ])  # fmt: skip
 def test_what_stays_integer_and_exact(text: str, integer: bool, exact: bool) -> None:
     assert (of(text).keeps_integers, of(text).exact) == (integer, exact)

@@ -14,7 +14,7 @@ from store_samples import DEVICE, H100, KERNELS, LAYER, Tiles, best, families, p
 from tilewright.cli import main
 from tilewright.device import for_architecture
 from tilewright.errors import StoreError
-from tilewright.record import Standing
+from tilewright.record import Measurement, Standing
 from tilewright.store import Store, shipped
 from tilewright.store.exchange import import_text
 from tilewright.store.hints import likely
@@ -130,6 +130,7 @@ def test_of_a_check_made_elsewhere_only_the_worst_error_is_known(path: Path) -> 
     assert box.import_json(file_of(shared())) == 1
     (found,) = likely(box, LAYER, H100, sources=KERNELS)
     assert (found.record.check, found.record.worst, record().worst) == (None, 0.2, 0.1)
+    assert found.record.measurement == Measurement(12.5, 0.1, 50), "nor whether its machine was busy"
     assert replace(record(), check=None).worst is None
 
 
@@ -251,7 +252,22 @@ def test_devices_at_hand_are_used_for_the_rules(path: Path) -> None:
     row = shared(device=small.key, config={"t": 4, "u": 0})
     assert len(import_text(file_of(row), "f", (Tiles(),))) == 1, "unknown device: checked at first use"
     with pytest.raises(StoreError, match="wide tiles"):
-        import_text(file_of(row), "f", (Tiles(),), [small])
+        import_text(file_of(row), "f", (Tiles(),), [DEVICE, small])
+    assert len(import_text(file_of(row), "f", (Tiles(),), [replace(small, units=7)])) == 1, "another device"
+
+
+@pytest.mark.parametrize("device", ["cuda/x/sm_121/64", "opencl/x/sm_90/64"])
+def test_a_device_of_unknown_facts_is_left_to_its_first_use(device: str) -> None:
+    row = shared(device=device, config={"t": 4, "u": 0})
+    assert [one.device for one in import_text(file_of(row), "f", (Tiles(),))] == [device]
+
+
+def test_versions_that_are_no_line_are_exported_as_one(path: Path) -> None:
+    """A driver may say anything: its winners can be imported all the same."""
+    box = Store(path, shipped=False)
+    box.add(record(context={"compiler": "c1", "driver": "PoCL\n\x1b" + "6" * 300}))
+    (row,) = json.loads(box.export_json())["records"]
+    assert row["provenance"] == {"driver": "PoCL" + "6" * 196, "compiler": "c1"}
 
 
 def test_shipped_winners_lie_below_the_users_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,6 +315,7 @@ def test_winners_of_the_same_chip_are_hints(path: Path, monkeypatch: pytest.Monk
         hints = {h.record.config: h.basis for h in likely(Store(path, shipped=False), LAYER, h200)}
         assert hints == {"tiles:t=4.u=0": "another device's", "tiles:t=4.u=1": "imported"}
         assert likely(Store(path, shipped=False), LAYER, pcie) == []
+        assert likely(Store(path), LAYER, pcie, deterministic=True) == []
         first, *_ = likely(box, LAYER, h200)
         assert (first.record.config, first.basis) == ("tiles:t=1.u=0", "shipped"), "its own before kin's"
         assert len(likely(box, LAYER, h200)) == 4

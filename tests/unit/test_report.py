@@ -23,7 +23,7 @@ from tilewright.errors import OutputError, StoreError
 from tilewright.report import plot, plot_study, results
 from tilewright.report.gather import as_csv, of_document
 from tilewright.report.results_table import results_table, short_table
-from tilewright.report.table import NOISY_NOTE, Table, as_text, bytes_text, markdown, time_text
+from tilewright.report.table import BEATS_NOTE, NOISY_NOTE, Table, as_text, bytes_text, markdown, time_text
 from tilewright.studies.document import StudyResult, load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,6 +81,21 @@ def test_csv_has_every_figure_with_its_row_and_column() -> None:
     found = {(line["part"], line["column"]): line["value"] for line in lines}
     assert (found["R2", "floor_us"], found["R2", "tilewright cold_us"]) == ("300.0", "600.0")
     assert (found["R3", "onnxruntime cold_us"], found["R3", "onednn reason"]) == ("60.0", "crashed")
+    assert all(line["value"] for line in lines) and len(found) == len(lines), "of figures and words alone"
+    assert {line["row"] for line in lines} == {row["problem"] for row in DOCUMENT["rows"]}
+
+
+def test_csv_of_a_study_has_every_value_of_its_rows() -> None:
+    study = of_document("s", json.loads((Path(__file__).parent / "study_sample.json").read_text()))
+    assert isinstance(study.results, StudyResult)
+    lines = list(csv.DictReader(io.StringIO(as_csv([study]))))
+    found = {(line["part"], line["row"], line["column"]): line["value"] for line in lines}
+    assert found == {
+        (part.title, str(number), key): str(value)
+        for part in study.results.parts for number, row in enumerate(part.rows)
+        for key, value in row.items() if value not in (None, "")
+    }  # fmt: skip
+    assert len(found) == len(lines) > 20
 
 
 def test_plain_table() -> None:
@@ -121,6 +136,7 @@ def test_conversion_has_a_column_of_its_own() -> None:
     shown = results_table(results.parse(document))
     assert shown.head[6:9] == ("onednn", "onednn converts", "onnxruntime")
     assert [row[7] for row in shown.body] == ["77", "–"]
+    assert any(note.startswith("converts: what it would cost") for note in shown.notes)
     assert shown.body[0][9] == "1.50"
 
 
@@ -134,6 +150,16 @@ def test_calls_are_compared_with_calls() -> None:
         ("600", "50%", "750", "1.20"), ("80†", "50%", "–", "0.75")
     ]  # fmt: skip
     assert any("whole calls (our call)" in note for note in shown.notes)
+    short = short_table(results.parse(document))
+    assert [dict(zip(short.head, row, strict=True))["our call"] for row in short.body] == ["750", "–"]
+
+
+def test_a_time_below_its_floor_is_marked_and_explained() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["rows"][0]["floor_us"] = 900.0
+    shown = results_table(results.parse(document))
+    assert [row[5] for row in shown.body] == ["150%‡", "50%"] and BEATS_NOTE in shown.notes
+    assert BEATS_NOTE not in results_table(results.parse(DOCUMENT)).notes
 
 
 def test_each_family_may_have_a_column() -> None:
@@ -170,6 +196,33 @@ def test_what_the_bench_writes_is_read_back() -> None:
     assert results.parse(document).rows == (row,)
 
 
+def test_a_row_is_compared_with_the_fastest_peer_that_ran() -> None:
+    ours = OurFigure(cold_us=4.0, ci95_us=0.1)
+    peers = {
+        "absent": PeerFigure(reason="no CUDA device"), "behind": PeerFigure(cold_us=9.0, ci95_us=5.0),
+        "first": PeerFigure(cold_us=6.0, ci95_us=0.1), "last": PeerFigure(cold_us=12.0),
+    }  # fmt: skip
+    row = BenchRow("R2", "n1c64h56w56k64r3s3p1-f32", 1.0, ours, peers)
+    assert (row.best_peer, row.ratio, row.floor_share, row.noisy) == ("first", 1.5, 0.25, False)
+    assert [row.over_ours(name) for name in ("behind", "absent", "unheard")] == [2.25, None, None]
+    called = replace(row, ours=replace(ours, call_us=8.0))
+    assert (called.ratio, called.floor_share) == (0.75, 0.25)
+    for none in (replace(row, peers={"absent": peers["absent"]}), replace(row, ours=OurFigure())):
+        assert none.ratio is None
+    assert replace(row, peers={"behind": peers["behind"]}).noisy
+
+
+def test_times_are_written_to_a_nanosecond_and_errors_as_they_are() -> None:
+    ours = OurFigure(cold_us=4.00049, tune_s=1.23456, stolen=0.12345, max_error=1.23456e-7, worst=0.123456)
+    row = BenchRow("R2", "n1c64h56w56k64r3s3p1-f32", 1.00049, ours, {"p": PeerFigure(reason="absent")})
+    document = row.to_json()
+    found = document["ours"]
+    shares = document["floor_us"], found["cold_us"], found["tune_s"], found["stolen"]
+    assert shares == (1.0, 4.0, 1.235, 0.123)
+    assert (found["max_error"], found["worst"]) == (1.23456e-7, 0.123456)
+    assert "reason" not in found and document["peers"]["p"]["reason"] == "absent"
+
+
 def test_errors_of_any_size_are_read_back() -> None:
     """A factor makes them large, and so does a wrong answer, of which a row tells."""
     document = copy.deepcopy(DOCUMENT)
@@ -196,6 +249,8 @@ def test_our_failure_is_a_row_with_its_reason() -> None:
     document["rows"][0]["ours"] = {"reason": "no config compiled"}
     text = as_text(results_table(results.parse(document)))
     assert "tilewright has no time for R2: no config compiled" in text
+    row = text.splitlines()[2].split()
+    assert row == ["R2", "–", "–", "–", "300", "–", "900", "1200", "–", "–", "–"]
 
 
 def test_what_is_to_be_known_of_our_kernel_is_a_note() -> None:
@@ -240,6 +295,7 @@ def test_a_noisy_peer_is_marked_and_so_is_a_ratio_of_it() -> None:
 
 def test_no_rows_is_a_table_with_a_head() -> None:
     lines = as_text(results_table(results.parse({"device": {}, "rows": []}))).splitlines()
+    assert lines[0] == "unknown device; times in us, cold caches"
     assert lines[1].startswith("layer")
 
 

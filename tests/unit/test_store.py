@@ -28,10 +28,12 @@ OTHER = for_architecture("sm_80").key
 
 def test_a_record_comes_back_as_it_was(path: Path) -> None:
     box = Store(path)
+    rest: dict[str, Any] = {"registers": 64, "workspace_bytes": 1 << 33, "compile_s": 1.5}
     told = [
         record(),
         record(outcome="correctness", check=replace(GOOD, ok=False, worst=float("inf"), reason="corner")),
         record(outcome="timeout", check=None, measurement=None, reason="no answer in 5 s\nin stage 'run'"),
+        record(measurement=Measurement(7.5, 0.25, 31, 6.5, 0.04), **rest),
     ]
     for one in told:
         box.add(one)
@@ -108,14 +110,39 @@ def test_a_winner_gives_way_to_that_of_a_later_comparison_it_had_a_place_in(path
     assert best(box) == "tiles:t=4.u=1"  # that search may have been of deterministic ones alone
 
 
-def test_a_winner_of_another_source_takes_no_place(path: Path) -> None:
-    """Two compilers that share a store."""
+WON = {"compiler": "c1", "stage": Standing.WINNER.value, "raced": "tiles"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "origin"),
+    [
+        ({"compiler": "c2"}, "measured"),  # of another source: two compilers that share a store
+        ({"stage": Standing.TRIAL.value}, "measured"),
+        ({}, "imported"),
+    ],
+)
+def test_only_a_later_winner_of_these_kernels_takes_the_place_of_one(
+    path: Path, changes: dict[str, str], origin: str
+) -> None:
     box = Store(path)
-    won = {"compiler": "c1", "stage": "final", "raced": "tiles"}
-    box.add(record("tiles:t=1.u=0", 9.0, context=won))
-    box.add(record("tiles:t=2.u=0", 8.0))  # a rough time of the search
-    box.add(record("tiles:t=4.u=1", 7.0, deterministic=False, context=won | {"compiler": "c2"}))
+    box.add(record("tiles:t=1.u=0", 9.0, context=WON))
+    box.add(record("tiles:t=2.u=0", 8.0, context=WON | {"stage": Standing.FINALIST.value}))
+    box.add(record("tiles:t=4.u=1", 7.0, deterministic=False, context=WON | changes), origin)
     assert best(box) == "tiles:t=1.u=0"
+    box.add(record("tiles:t=4.u=1", 7.0, deterministic=False, context=WON))
+    assert best(box) == "tiles:t=4.u=1"
+
+
+def test_what_was_measured_here_goes_before_what_was_found_elsewhere(path: Path) -> None:
+    box = Store(path, shipped=False)
+    box.add(record("tiles:t=1.u=0", 5.0), "verified")
+    box.add(record("tiles:t=2.u=0", 9.0))
+    box.add(record("tiles:t=4.u=0", 1.0), "imported")
+    assert best(box) == "tiles:t=2.u=0"
+    assert best(box, sources=None) == "tiles:t=2.u=0", "an import is no answer for reports either"
+    with pytest.raises(StoreError, match="origin 'found': must be one of measured, verified, imported"):
+        box.add(record(), "found")
+    assert len(box.records()) == 3
 
 
 def test_who_lost_a_comparison_goes_before_rough_times(path: Path) -> None:
@@ -174,6 +201,8 @@ def test_another_source_is_a_hint_only(path: Path) -> None:
     found = likely(box, LAYER, H100, sources=KERNELS)
     assert [h.record.config for h in found] == ["tiles:t=2.u=0", "tiles:t=1.u=0"]
     box.add(record("tiles:t=2.u=0", outcome="correctness", measurement=None))
+    assert [h.record.config for h in likely(box, LAYER, H100, sources=KERNELS)] == ["tiles:t=1.u=0"]
+    box.add(record("tiles:t=1.u=0", outcome="correctness", measurement=None, context={"compiler": "older"}))
     assert [h.record.config for h in likely(box, LAYER, H100, sources=KERNELS)] == ["tiles:t=1.u=0"]
 
 
@@ -244,6 +273,9 @@ def test_images_of_a_pixel_lie_alike_in_both_layouts(path: Path) -> None:
     for name, found in (("-f16+bias", 1), ("-bf16-nhwc2nchw", 1), ("-f32", 0)):
         asked = Problem.parse("n1c64h1w1k128r1s1" + name)
         assert len([*hints.alike(box, asked, DEVICE, sources=KERNELS)]) == found
+    box.add(won("n1c64h3w3k128r3s3-f16-nhwc"))
+    asked = Problem.parse("n1c64h3w3k128r3s3-f16")
+    assert [*hints.alike(box, asked, DEVICE, sources=KERNELS)] == [], "an output of one pixel is not enough"
 
 
 def test_of_layers_alike_only_who_was_searched_well(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,6 +301,8 @@ def test_of_layers_alike_only_who_was_searched_well(path: Path, monkeypatch: pyt
     box.add(record("tiles:t=4.u=0", problem=name + "+relu", outcome="correctness", measurement=None))
     assert alike(box, "-f32+relu") == [], "what is wrong here"
     assert alike(box, "-f32+relu+maxpool2") == [] and alike(box, "-f32+silu") == ["-f32 t=4.u=0"]
+    box.add(record("tiles:t=1.u=0", problem=name + "+bias+silu"), "imported")
+    assert alike(box, "-f32+silu") == ["-f32+bias+silu t=1.u=0", "-f32 t=4.u=0"], "shared: searched well"
 
 
 def test_clear_and_info(path: Path) -> None:
@@ -277,6 +311,7 @@ def test_clear_and_info(path: Path) -> None:
     facts = box.info()
     assert (facts.records, facts.correct, facts.problems, facts.devices) == (3, 2, 2, (H100,))
     assert facts.path == str(path) and facts.nbytes > 0 and facts.set_aside == ()
+    assert (facts.shipped, facts.imported) == (0, 0) and Store(path).info().shipped > 0
     assert box.clear(LAYER) == 2 and box.clear(device_key=OTHER) == 0 and box.clear() == 1
     assert box.info().records == 0
 

@@ -316,6 +316,9 @@ def test_a_corrupt_record_is_a_miss(path: Path, column: str, value: object) -> N
         assert [r.config for r in box.records()] == ["tiles:t=1.u=0"]
         assert best(box) == "tiles:t=1.u=0"
     assert len(caught) == 1 and "corrupt record" in str(caught[0].message)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT config FROM set_aside").fetchall() == [("tiles:t=2.u=0",)]
+        assert db.execute("SELECT config FROM records").fetchall() == [("tiles:t=1.u=0",)]
 
 
 @pytest.mark.parametrize("device", [None, b"\x00\xff"])
@@ -334,11 +337,14 @@ def test_a_record_with_wrong_types_is_refused() -> None:
         ("problem", 5), ("outcome", "fine"), ("deterministic", 1), ("check", []), ("check", {"ok": True}),
         ("measurement", {"cold_us": "5"}), ("registers", 1.5), ("registers", -1), ("compile_s", None),
         ("context", {"a": 1}), ("context", {"worst": "high"}), ("reason", 5), ("surprise", 1),
-        ("config", "x\ny"), ("family", None),
+        ("config", "x\ny"), ("family", None), ("context", []), ("context", {"a": 1, "b": "c"}),
+        ("check", good["check"] | {"worst": "0.1"}), ("check", good["check"] | {"surprise": 1}),
     ]:  # fmt: skip
         with pytest.raises(StoreError, match="record"):
             from_json(json.dumps(good | {name: wrong}))
     assert from_json(json.dumps(good)) == replace(record(), source="")
+    with pytest.raises(StoreError, match="record: not JSON"):
+        from_json("{")
 
 
 # ------------------------------------------------------------------------------- a hostile folder

@@ -411,13 +411,21 @@ def test_the_share_of_the_floor_is_written_as_a_fraction() -> None:
 
 
 def test_cells() -> None:
-    values = [("us", 1234.0), ("x", 2.345), ("%", 45.6), ("bytes", 2048.0)]
+    values = [("us", 1234.0), ("x", 2.345), ("x", 1234.5), ("%", 45.6), ("bytes", 2048.0)]
     values += [("", 12345.0), ("", None), ("", "a")]
     shown = [cell(Column("k", "t", unit), value) for unit, value in values]
-    assert shown == ["1.23 ms", "2.35x", "46%", "2.0k", "12,345", "–", "a"]
+    assert shown == ["1.23 ms", "2.35x", "1234x", "46%", "2.0k", "12,345", "–", "a"]
     assert [duration(us) for us in (5.0, 5e3, 5e6, 5e9)] == ["5 us", "5 ms", "5 s", "5000 s"]
     assert cell(Column("k", "t", ""), 999.7) == "1,000"
     assert [duration(us) for us in (999.4, 999.7, 999_800.0, 999.7e6)] == ["999 us", "1 ms", "1 s", "1000 s"]
+
+
+def test_of_many_steps_without_a_time_a_few_are_named_and_the_rest_counted() -> None:
+    columns = (Column("layer", "layer"), Column("time_us", "time", "us"))
+    for lost, more in ((6, ""), (8, " and 2 more")):
+        rows = tuple({"layer": f"L{i}", "reason": "no room"} for i in range(lost))
+        (note,) = part_table(PartResult("t", "ladder", "", columns, rows)).notes
+        assert note == f"no time for L0; L1; L2; L3; L4; L5{more}: no room"
 
 
 def test_a_noisy_time_is_marked() -> None:

@@ -88,7 +88,7 @@ class Bench:
         row = BenchRow(
             name=layer.name, problem=str(problem), floor_us=self._floor_us(problem, ours, figures.get(OURS)),
             ours=replace(
-                _timed(ours, figures), tune_s=tune_s, note=ours.note or untuned,
+                _timed(ours, figures), tune_s=tune_s, note="; ".join(filter(None, (untuned, ours.note))),
                 families=raced(self.wanted.of(problem), self.runtime, self.store),
             ),
             peers=dict(item for entered in offers.values() for item in entered.figures(figures)),
@@ -109,11 +109,11 @@ class Bench:
         return {}
 
     def _tune(self, layer: Layer) -> tuple[float, str]:
-        """Tune; return the seconds it took, and why it failed, if it did."""
+        """Tune; return the seconds it took, and why it failed, if it did; NumPy has nothing to tune."""
         try:
             return (self.tune(layer) if self.tune else 0.0), ""
         except TilewrightError as error:
-            return 0.0, f"not tuned: {error}"
+            return 0.0, "" if self.runtime.device.backend == "numpy" else f"not tuned: {error}"
 
     def _floor_us(self, problem: Problem, ours: OurFigure, figure: Measurement | None) -> float:
         """Return the floor, from rates that are at least those that our kernel has just reached."""
