@@ -69,6 +69,13 @@ def test_layer_by_name_file_and_string(tmp_path: Path) -> None:
     assert [layer.name for layer in found] == ["R12", "R2", "A", "B", "C", "n1c4h4w4k4r1s1-f32"]
 
 
+def test_a_string_reads_the_suites_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To see whether it is a name; again for each plan it would take 5 ms."""
+    shapes.resolve("n1c8h6k16r3")
+    monkeypatch.setattr(shapes, "read_file", lambda path: pytest.fail(f"{path} is read again"))
+    assert shapes.resolve("n1c8h6k17r3")[0].problem.k == 17
+
+
 def test_a_layer_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.txt").write_text("A n1c8h5w5k4r3s3-f32\nDW5 n2c8h5w5k4r1s1-f32\nc8h1k4r1+relu\n")

@@ -279,10 +279,16 @@ def _siblings(spec: str) -> str:
 
 def _close(spec: str, likeness: float) -> str:
     """The suite or layer whose name is most like a text, whatever its case; "" if none is."""
-    in_suites = [f"{suite}:{layer.name}" for suite in suites() for layer in _layers_of(suite)]
-    names = {_normalised(name): name for name in [*in_suites, *shipped(), *suites()]}
+    names = _names()
     found = difflib.get_close_matches(_normalised(spec), names, 1, likeness)
     return names[found[0]] if found else ""
+
+
+@cache
+def _names() -> dict[str, str]:
+    """Every name of a suite or of a layer that ships, by its normalised form; kept, as reading takes 5 ms."""
+    in_suites = [f"{suite}:{layer.name}" for suite in suites() for layer in _layers_of(suite)]
+    return {_normalised(name): name for name in [*in_suites, *shipped(), *suites()]}
 
 
 def _normalised(text: str) -> str:

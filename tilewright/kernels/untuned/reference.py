@@ -122,6 +122,8 @@ def numpy_sums(problem: Problem, x: Any, w: Any, bias: Any, z: Any, sized: bool 
         if e.bias:
             b = np.asarray(bias, np.float64).reshape((pr.k, 1, 1) if pr.layout_out == "nchw" else (pr.k,))
             y, size = y + b, size + np.abs(b)
+        if pr.stored == "i8":
+            y = (y + 2**31) % 2**32 - 2**31  # as i32 wraps; up to 2^53 f64 has every integer
         return np.ascontiguousarray(_activated(e, y)), np.ascontiguousarray(size)
 
 
