@@ -43,7 +43,7 @@ class Trials:
         if job.facts is None or job.facts["backend"] != "cuda":
             self._runtime = open_runtime(job.backend, job.index)
             self.device = self._runtime.device
-            self.versions = Versions.of(self._runtime.versions())
+            self.versions = Versions.from_dict(self._runtime.versions())
         else:
             self.device = Device.of(job.facts)
             self.versions = Versions()
