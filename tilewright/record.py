@@ -130,14 +130,13 @@ class Versions:
     code: str = ""
 
     @classmethod
-    def of(cls, said: Mapping[str, str]) -> Versions:
+    def from_dict(cls, texts: Mapping[str, str]) -> Versions:
         """Build it from a dictionary, as ``Runtime.versions`` returns and records hold it."""
-        others = {name: text for name, text in said.items() if name not in ("compiler", "driver", "code")}
-        return cls(said.get("compiler", ""), said.get("driver", ""), others, said.get("code", ""))
+        others = {name: text for name, text in texts.items() if name not in ("compiler", "driver", "code")}
+        return cls(texts.get("compiler", ""), texts.get("driver", ""), others, texts.get("code", ""))
 
-    @property
-    def said(self) -> dict[str, str]:
-        """Return the dictionary that ``of`` reads."""
+    def to_dict(self) -> dict[str, str]:
+        """Return the dictionary that ``from_dict`` reads."""
         named = {"compiler": self.compiler, "driver": self.driver, "code": self.code}
         return {**self.others, **{name: text for name, text in named.items() if text}}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from here import EMULATED_AND_GPU, agrees, verified
@@ -15,6 +16,7 @@ from tilewright.kernels.family import Config
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.search import space
+from tilewright.search.space import Space
 
 __all__ = ["runtime"]  # a fixture
 
@@ -85,13 +87,13 @@ def test_a_space_without_configs_is_soon_searched(monkeypatch: pytest.MonkeyPatc
     asked = 0
 
     class Counted(space._MemoisedRule):
-        def __call__(self, known: dict[str, object]) -> bool:
+        def answer(self, known: dict[str, Any]) -> bool:
             nonlocal asked
             asked += 1
-            return super().__call__(known)
+            return super().answer(known)
 
     monkeypatch.setattr(space, "_MemoisedRule", Counted)
     problem = Problem.parse("n1c512h128w128k10r3s3p1-tf32")
     with pytest.raises(EmptySpace):
-        space.sample(KIND, problem, for_architecture("sm_90"), random.Random(0))
-    assert asked < 400_000
+        Space(KIND, problem, for_architecture("sm_90")).sample(random.Random(0))
+    assert 0 < asked < 40_000, "15,499 with the early rules of one warp and one block, 110,435 without"

@@ -15,7 +15,7 @@ from tilewright.kernels.family import Config, Param, Rule
 from tilewright.problem import Problem
 from tilewright.record import Check, Measurement, Record
 from tilewright.store import Store, shipped
-from tilewright.store.record_json import made_as
+from tilewright.store.record_json import read_context
 from tilewright.store.sources import Sources
 
 LAYER = "n1c64h56w56k128r3s3p1-f32"
@@ -59,7 +59,7 @@ def path(tmp_path: Path) -> Path:
 
 def record(config: str = "tiles:t=1.u=0", us: float = 10.0, **changes: Any) -> Record:
     """A record; "context" of the changes is as a store has it."""
-    made = made_as(changes.pop("context", {"compiler": "c1"}))
+    made = read_context(changes.pop("context", {"compiler": "c1"}))
     base = Record(
         LAYER,
         H100,

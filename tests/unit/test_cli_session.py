@@ -25,7 +25,7 @@ from tilewright.problem.shapes import Layer
 from tilewright.record import Check, Measurement, Record
 from tilewright.search.space import sample
 from tilewright.store import Store
-from tilewright.store.record_json import made_as
+from tilewright.store.record_json import read_context
 from tilewright.store.sources import Sources
 from tilewright.tuning.events import Comparing, Tried, TuneResult
 from tilewright.tuning.options import TuneOptions
@@ -47,7 +47,7 @@ def winner(
     context = {"compiler": compiler, "stage": stage} | ({"raced": raced} if raced else {})
     made = Record(
         str(problem), DEVICE.key, "direct", direct(problem), "correct", True, check,
-        Measurement(12.5, 0.25, 50, 10.0), workspace_bytes=3 << 20, **made_as(context),
+        Measurement(12.5, 0.25, 50, 10.0), workspace_bytes=3 << 20, **read_context(context),
     )  # fmt: skip
     return Sources([family_of("direct")], DEVICE, compiler).signed(replace(made, **changes))
 

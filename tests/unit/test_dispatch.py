@@ -40,7 +40,7 @@ from tilewright.search import ranking
 from tilewright.search import strategies as search
 from tilewright.store import Store, shipped
 from tilewright.store.hints import likeness
-from tilewright.store.record_json import made_as
+from tilewright.store.record_json import read_context
 from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import TuneResult
@@ -129,7 +129,7 @@ def tile(t: int) -> Config:
 def record(t: int, us: float = 10.0, **changes: Any) -> Record:
     base = Record(
         str(LAYER), DEVICE.key, "tiles", str(tile(t)), "correct", t % 2 == 0, GOOD, Measurement(us, 0.1, 30),
-        **made_as(changes.pop("context", {"compiler": "c1"})),
+        **read_context(changes.pop("context", {"compiler": "c1"})),
     )  # fmt: skip
     found = replace(base, **changes)
     return Sources((Tiles(), Slabs()), DEVICE, found.versions.compiler).signed(found)

@@ -292,16 +292,16 @@ def torch_for_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = importlib.import_module("tilewright.peers.gpu")
     pytorch = importlib.import_module("tilewright.peers.pytorch")
 
-    class Here(gpu._Torch):  # type: ignore[name-defined,misc]
+    class Here(gpu.TorchArrays):  # type: ignore[name-defined,misc]
         def __init__(self, setting: Setting) -> None:
-            self.torch, self.where = torch, torch.device("cpu")
+            self._setting, self.torch, self.where = setting, torch, torch.device("cpu")
 
         def on_stream(self):  # type: ignore[no-untyped-def]
             return torch.no_grad()
 
         def wait(self) -> None: ...
 
-    monkeypatch.setattr(gpu, "_Torch", Here)
+    monkeypatch.setattr(gpu, "TorchArrays", Here)
     cublas = importlib.import_module("tilewright.peers.cublas")
     inductor = importlib.import_module("tilewright.peers.inductor")
     for module in (pytorch, cublas, inductor):

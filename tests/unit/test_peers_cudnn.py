@@ -177,16 +177,16 @@ def test_a_bias_of_zeros_is_told(fake: Cudnn) -> None:
 def test_no_room_for_a_workspace_leaves_the_other_plans(
     fake: Cudnn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tilewright.peers.gpu import GpuArrays
+    from tilewright.peers.gpu import TorchArrays
 
-    allocate = GpuArrays.bytes
+    allocate = TorchArrays.bytes
 
-    def limited(self: GpuArrays, count: int):  # type: ignore[no-untyped-def]
+    def limited(self: TorchArrays, count: int):  # type: ignore[no-untyped-def]
         if count > 1 << 20:
             raise MemoryError("out of memory")
         return allocate(self, count)
 
-    monkeypatch.setattr(GpuArrays, "bytes", limited)
+    monkeypatch.setattr(TorchArrays, "bytes", limited)
     fake.engines = {0: Engine(workspace=1 << 40), 2: Engine(), 9: Engine(workspace=64)}
     offer, inputs = offer_of(Problem.parse(LAYERS[0]))
     agrees(offer, Problem.parse(LAYERS[0]), inputs)

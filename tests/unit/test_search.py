@@ -215,7 +215,7 @@ def test_a_space_remembers_so_many_answers_of_all_its_rules(monkeypatch: pytest.
         rng, configs = random.Random(1), []
         for _ in range(40):
             configs += [(config := legal.sample(rng)), *legal.neighbours(config)[:5]]
-            held = [len(asked.said) for rules in legal._checks for asked in rules]
+            held = [len(rule.answers) for rules in legal._checks for rule in rules]
             assert 0 < sum(held) <= space.REMEMBERED and len(legal._neighbours) <= space.NEIGHBOURS
         return configs
 

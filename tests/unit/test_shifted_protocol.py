@@ -125,7 +125,8 @@ SLIPS = (
      "#if SC > 1\n    CLUSTER_READ();\n    store_tile(y, bias, z, (SHARED acc_t *)shared, &b);",
      "shares of two steps", "is gone"),
     ("CLUSTER_LEAVE();", "", "shares meet", "is gone"),
-    ("__syncwarp();\n        ALL_SYNC();\n", "__syncwarp();\n        MORE_REGISTERS(REGS_ALL);\n        ALL_SYNC();\n",
+    ("__syncwarp();\n        ALL_SYNC();\n",
+     "__syncwarp();\n        MORE_REGISTERS(REGS_ALL);\n        ALL_SYNC();\n",
      "registers handed on", "all wait"),
 )  # fmt: skip
 

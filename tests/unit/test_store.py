@@ -190,7 +190,7 @@ def test_driver_and_clocks_are_recorded_only(path: Path, name: str) -> None:
     box = Store(path)
     box.add(record(context={"compiler": "c1", name: "new"}))
     found = box.best(LAYER, H100, sources=KERNELS)
-    assert found is not None and found.versions.said[name] == "new"
+    assert found is not None and found.versions.to_dict()[name] == "new"
 
 
 def test_another_source_is_a_hint_only(path: Path) -> None:

@@ -174,7 +174,7 @@ def _store_and_device(
 ) -> tuple[Store, Runtime]:
     """Open both, to tune as ``tune`` does; the error names the option that needs no writable store."""
     if no_tune:
-        return opened.store(remembers=False), opened.open_device(device)
+        return opened.store_to_read(), opened.open_device(device)
     try:
         return opened.store_and_device(found, device, wanted)
     except StoreError as error:

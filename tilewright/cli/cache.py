@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright.cli import options, outputs
+from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import emit, remark
 from tilewright.device import Device, chip
 from tilewright.errors import StoreError, count
@@ -136,10 +136,7 @@ def import_(
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise StoreError(f"import {file}: not a text file; expected JSON written by 'cache export'") from None
-    from tilewright.store import Store
-
-    store = Store()
-    store.require_writable()  # first: opening a device would warn about the same folder
+    store = opened.store_to_write()  # first: opening a device would warn about the same folder
     devices = _devices()
     source = "standard input" if outputs.is_stdout(file) else str(file)
     new = store.import_json(text, devices, source)

@@ -61,7 +61,7 @@ def _here(about: opened.Asked, device: str | None) -> Subject:
     """Return the kernel that would run on a device, and its measurements there."""
     runtime = opened.open_device(device)
     config, why = about.chosen(runtime)
-    history = opened.store(remembers=False).records(about.problem, runtime.device.key, measured=True)
+    history = opened.store_to_read().records(about.problem, runtime.device.key, measured=True)
     return _subject(about.problem, runtime.device, config, why, _allowed(history, about.request))
 
 
@@ -71,7 +71,7 @@ def _elsewhere(about: opened.Asked, arch: str) -> Subject:
 
     device = for_architecture(arch)
     config, why = next(about.likely(device))
-    hints = likely(opened.store(remembers=False), about.problem, device.key, about.request.deterministic)
+    hints = likely(opened.store_to_read(), about.problem, device.key, about.request.deterministic)
     known = [hint.record for hint in reversed(hints)]
     return _subject(about.problem, device, config, why, _allowed(known, about.request))
 

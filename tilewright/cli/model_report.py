@@ -97,7 +97,7 @@ def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[D
         from tilewright.search import trials_file
 
         return trials_file.read(file)
-    runtime, store = opened.open_device(device), opened.store(remembers=False)
+    runtime, store = opened.open_device(device), opened.store_to_read()
     opened.needs_kernels(runtime, "model-report")
     recorded = runtime.device
     trials = (store.records(layer.problem, recorded.key, measured=True) for layer in found)
@@ -106,7 +106,7 @@ def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[D
 
 def _all_known(device: Device) -> list[Record]:
     """Return all trials of a device in the store."""
-    return opened.store(remembers=False).records(None, device.key, measured=True)
+    return opened.store_to_read().records(None, device.key, measured=True)
 
 
 def _recorded(known: list[Record]) -> str:

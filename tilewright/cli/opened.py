@@ -117,7 +117,7 @@ class Asked:
             return self.config, Provenance(Basis.NAMED)
         from tilewright.dispatch.dispatch import layer_plan
 
-        plan = layer_plan(self.request, runtime, store(remembers=False)).plan
+        plan = layer_plan(self.request, runtime, store_to_read()).plan
         return plan.config, plan.why
 
     def likely(self, device: Device, compiler: str = "") -> Iterator[tuple[Config, Provenance]]:
@@ -126,7 +126,7 @@ class Asked:
             return iter([(self.config, Provenance(Basis.NAMED))])
         from tilewright.dispatch.choices import candidates
 
-        return candidates(self.request, device, compiler, store(remembers=False))
+        return candidates(self.request, device, compiler, store_to_read())
 
 
 def asked(
@@ -150,17 +150,22 @@ def asked(
     return Asked(found, Request(found.problem, deterministic), chosen)
 
 
-def store(remembers: bool) -> Store:
-    """Open the user's store, to write if ``remembers``; otherwise an unreadable store is only a warning.
-
-    Raises:
-        StoreError: it ``remembers``, and cannot be written.
-    """
+def store_to_read() -> Store:
+    """Open the user's store; if it cannot be read, warn and go on without what it holds."""
     from tilewright.store import Store
     from tilewright.store.own import default_store
 
-    if not remembers:
-        return default_store() or Store()
+    return default_store() or Store()
+
+
+def store_to_write() -> Store:
+    """Open the user's store.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    from tilewright.store import Store
+
     own = Store()
     own.require_writable()
     return own

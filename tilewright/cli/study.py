@@ -92,7 +92,7 @@ def study(
     if plot is not None:
         drawable(plot)
     with kept.alone():
-        store = opened.store(remembers=limit is not None)
+        store = opened.store_to_read() if limit is None else opened.store_to_write()
         runtime = opened.open_device(device)
         opened.needs_kernels(runtime, "study")
         children = WorkerPool()

@@ -96,10 +96,15 @@ def too_few(problem: Problem) -> str | None:
 
 
 def too_few_at_edges(problem: Problem, fewest: int, down: bool = True) -> str | None:
-    """Say why minimal filtering (``down``: of columns too) misses the bound: outputs that see mostly padding.
+    """Say why outputs at the edge would exceed the bound with minimal filtering; None if they do not.
 
-    It gives them rounding errors of their neighbours', but their bound is that of the products that they sum:
-    of none it is 0, of fewer than ``fewest`` it is too small by chance.
+    Minimal filtering (Winograd) mixes neighbouring outputs, so that each gets rounding errors of the others.
+    The bound of an output depends on its own products alone. One that sees only padding has none, and a bound
+    of 0; with fewer than ``fewest`` products the bound may be too small.
+
+    Args:
+        fewest: products from which on the bound covers the errors of neighbours.
+        down: whether outputs are mixed along columns, too, not only along rows.
     """
     rows, columns = fewest_taps(problem)
     if columns == 0 or (down and rows == 0):

@@ -107,7 +107,7 @@ class Family(ABC):
         return too_many(problem)
 
     def inner(self, problem: Problem, device: Device) -> Problem:
-        """The problem that the rules are about: another one if another family's kernel does the work."""
+        """The problem that the rules check: a different one if another family's kernel computes it."""
         return problem
 
     @abstractmethod

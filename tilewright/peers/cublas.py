@@ -10,7 +10,7 @@ from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.peers.base import Contestant, Offer, Peer, Setting, load, unwritten
 from tilewright.peers.eager import told
-from tilewright.peers.gpu import GpuArrays, GpuInputs
+from tilewright.peers.gpu import GpuInputs, gpu_arrays
 from tilewright.peers.pytorch import as_asked, no_cuda_torch, tf32
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
@@ -52,7 +52,7 @@ def _classifier(problem: Problem) -> bool:
 def _contestant(
     problem: Problem, inputs: Inputs, setting: Setting, how: Callable[..., Product], layout: str
 ) -> Contestant:
-    torch, gpu = load("torch"), GpuArrays(setting)
+    torch, gpu = load("torch"), gpu_arrays(setting)
     placed = gpu.place(problem, inputs, layout)
     sums = gpu.put(unwritten(problem, pooled=False), layout)
     product, fused = how(torch, problem, layout, placed, sums)

@@ -12,7 +12,7 @@ from tilewright.errors import PeerError
 from tilewright.peers.base import Contestant, Offer, Peer, Setting, load, needs, one_line
 from tilewright.peers.cudnn_layout import CudnnLayout
 from tilewright.peers.cudnn_plans import ExecutionPlan, Way, ways
-from tilewright.peers.gpu import GpuArrays
+from tilewright.peers.gpu import gpu_arrays
 from tilewright.problem import Problem
 
 # An engine's other settings are not tried if its first, which cuDNN recommends, takes this many times as long
@@ -39,7 +39,7 @@ class Cudnn(Peer):
             return reason
         try:
             load("cudnn").backend_version()
-            GpuArrays(Setting(device))
+            gpu_arrays(Setting(device))
         except PeerError as error:
             return f"{self.name}: {error}"
         except Exception as error:  # e.g. the front end's RuntimeError without libcudnn

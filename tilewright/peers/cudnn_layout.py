@@ -21,7 +21,7 @@ from tilewright.peers.cudnn_plans import (
     strict_plans,
 )
 from tilewright.peers.eager import told, words
-from tilewright.peers.gpu import GpuArrays
+from tilewright.peers.gpu import gpu_arrays
 from tilewright.problem import Problem
 from tilewright.runtime.base import Run
 
@@ -39,7 +39,7 @@ class CudnnLayout:
         self.problem = replace(problem, c=channels)
         inputs = _padded(problem, inputs, self.padding)
         self.cudnn = load("cudnn")
-        self.gpu = gpu = GpuArrays(setting)
+        self.gpu = gpu = gpu_arrays(setting)
         self.handle = _handle(self.cudnn, setting.device.index)
         e, w = problem.epilogue, inputs.w
         if e.alpha != 1.0:  # folded into the filter, as a user would do once

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.arrays.use import on_host
+from tilewright.arrays.use import on_host, to_nchw
 from tilewright.checking.inputs import Inputs
 from tilewright.errors import PeerError
 from tilewright.peers.base import Array, Contestant, Setting, as_nchw, as_output, foreign, load, one_line
@@ -39,23 +40,39 @@ class GpuInputs:
     scale: Any = None
 
 
-class GpuArrays:
-    """Makes arrays on the setting's stream; their axes are n, c, h, w in any memory layout."""
+class GpuArrays(ABC):
+    """Makes arrays on the GPU by one library; their axes are n, c, h, w in any memory layout."""
 
     def __init__(self, setting: Setting) -> None:
-        """Use PyTorch if it sees the GPU, else CuPy.
+        self._setting = setting
+
+    @abstractmethod
+    def copied(self, array: Array) -> Any:
+        """Copy a contiguous host array to the GPU, and wait."""
+
+    @abstractmethod
+    def bytes(self, count: int) -> Any:
+        """Allocate raw memory."""
+
+    @abstractmethod
+    def get(self, array: Any) -> Array:
+        """Wait for the GPU and copy an array to the host, axes n, c, h, w."""
+
+    @abstractmethod
+    def on_stream(self) -> AbstractContextManager[Any]:
+        """Enqueue on the setting's stream inside the context."""
+
+    def address(self, array: Any) -> int:
+        """Return the address of an array."""
+        return int(array.data_ptr() if hasattr(array, "data_ptr") else array.data.ptr)
+
+    def eager(self, problem: Problem, placed: GpuInputs, done: Collection[str]) -> Step:
+        """Return the remaining steps of the epilogue as separate operations.
 
         Raises:
-            PeerError: neither can be used.
+            PeerError: some steps remain, and the library has no such operations.
         """
-        self._setting, reasons = setting, []
-        for library in (_Torch, _Cupy):
-            try:
-                self._on: _Torch | _Cupy = library(setting)
-                return
-            except Exception as error:  # absent, or built without CUDA
-                reasons.append(one_line(error, 100))
-        raise PeerError(f"no arrays on the GPU ({'; '.join(reasons)}); pip install torch, or cupy-cuda13x")
+        raise PeerError("an epilogue apart from the convolution needs PyTorch")
 
     def place(self, problem: Problem, inputs: Inputs, layout: str) -> GpuInputs:
         """Copy a problem's inputs to the GPU, all in one layout; the bias has the shape (1, K, 1, 1)."""
@@ -69,34 +86,8 @@ class GpuArrays:
     def put(self, array: Array, layout: str = "nchw") -> Any:
         """Copy an array of axes n, c, h, w to the GPU in a layout."""
         if layout == "nchw":
-            return self._on.put(array.copy(order="C"))
-        return self._on.permuted(self._on.put(array.transpose(0, 2, 3, 1).copy(order="C")), (0, 3, 1, 2))
-
-    def bytes(self, count: int) -> Any:
-        """Allocate raw memory."""
-        return self._on.bytes(count)
-
-    def get(self, array: Any) -> Array:
-        """Wait for the GPU and copy an array to the host, axes n, c, h, w."""
-        return self._on.get(array)
-
-    def address(self, array: Any) -> int:
-        """Return the address of an array."""
-        return self._on.address(array)
-
-    def on_stream(self) -> AbstractContextManager[Any]:
-        """Enqueue on the setting's stream inside the context."""
-        return self._on.on_stream()
-
-    def eager(self, problem: Problem, placed: GpuInputs, done: Collection[str]) -> Step:
-        """Return the remaining steps of the epilogue as separate operations.
-
-        Raises:
-            PeerError: some steps remain, and PyTorch is absent.
-        """
-        if not isinstance(self._on, _Torch):
-            raise PeerError("an epilogue apart from the convolution needs PyTorch")
-        return eager(problem.epilogue, placed.bias, placed.z, done, placed.scale)
+            return self.copied(array.copy(order="C"))
+        return to_nchw(self.copied(array.transpose(0, 2, 3, 1).copy(order="C")))
 
     def copying(self, source: Any, target: Any) -> Run:
         """Return a run that copies one array to another of the same shape, whatever the layouts."""
@@ -136,26 +127,25 @@ class GpuArrays:
         return total
 
 
-class _Torch:
+class TorchArrays(GpuArrays):
+    """Tensors of PyTorch, which also has the operations of an epilogue."""
+
     def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
         torch = self.torch = load("torch")
         if not torch.cuda.is_available():
             raise PeerError("PyTorch sees no GPU")
         self.where = torch.device("cuda", setting.device.index)
         torch.cuda.set_device(self.where)
-        self.handle = setting.stream
         self.streams = {0: torch.cuda.default_stream(self.where)}
 
     def wait(self) -> None:
         self.torch.cuda.synchronize()
 
-    def put(self, array: Array) -> Any:
+    def copied(self, array: Array) -> Any:
         tensor = to_tensor(array).to(self.where)
         self.wait()
         return tensor
-
-    def permuted(self, array: Any, axes: tuple[int, ...]) -> Any:
-        return array.permute(axes)
 
     def bytes(self, count: int) -> Any:
         return self.torch.empty(max(count, 1), dtype=self.torch.uint8, device=self.where)
@@ -165,32 +155,31 @@ class _Torch:
         host: Array = on_host(array.cpu())
         return host
 
-    def address(self, array: Any) -> int:
-        return int(array.data_ptr())
-
     def on_stream(self) -> AbstractContextManager[Any]:
-        handle, cuda = self.handle(), self.torch.cuda
+        handle, cuda = self._setting.stream(), self.torch.cuda
         if handle not in self.streams:
             self.streams[handle] = cuda.ExternalStream(handle, device=self.where)
         context: AbstractContextManager[Any] = cuda.stream(self.streams[handle])
         return context
 
+    def eager(self, problem: Problem, placed: GpuInputs, done: Collection[str]) -> Step:
+        return eager(problem.epilogue, placed.bias, placed.z, done, placed.scale)
 
-class _Cupy:
+
+class CupyArrays(GpuArrays):
+    """Arrays of CuPy."""
+
     def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
         cupy = self.cupy = load("cupy")
         cupy.cuda.Device(setting.device.index).use()
-        self.handle = setting.stream
 
-    def put(self, array: Array) -> Any:
+    def copied(self, array: Array) -> Any:
         if array.dtype.name == "bfloat16":
             raise PeerError("bf16 arrays on the GPU need PyTorch")
         made = self.cupy.asarray(array)
         self.cupy.cuda.runtime.deviceSynchronize()
         return made
-
-    def permuted(self, array: Any, axes: tuple[int, ...]) -> Any:
-        return array.transpose(axes)
 
     def bytes(self, count: int) -> Any:
         return self.cupy.empty(max(count, 1), dtype=self.cupy.uint8)
@@ -200,10 +189,22 @@ class _Cupy:
         host: Array = self.cupy.asnumpy(array)
         return host
 
-    def address(self, array: Any) -> int:
-        return int(array.data.ptr)
-
     def on_stream(self) -> AbstractContextManager[Any]:
-        handle, cuda = self.handle(), self.cupy.cuda
+        handle, cuda = self._setting.stream(), self.cupy.cuda
         context: AbstractContextManager[Any] = cuda.ExternalStream(handle) if handle else cuda.Stream.null
         return context
+
+
+def gpu_arrays(setting: Setting) -> GpuArrays:
+    """Use PyTorch if it sees the GPU, else CuPy.
+
+    Raises:
+        PeerError: neither can be used.
+    """
+    reasons = []
+    for library in (TorchArrays, CupyArrays):
+        try:
+            return library(setting)
+        except Exception as error:  # absent, or built without CUDA
+            reasons.append(one_line(error, 100))
+    raise PeerError(f"no arrays on the GPU ({'; '.join(reasons)}); pip install torch, or cupy-cuda13x")

@@ -10,7 +10,7 @@ from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
 from tilewright.peers.base import Contestant, Offer, Peer, Setting, load, needs, symmetric
 from tilewright.peers.eager import told
-from tilewright.peers.gpu import GpuArrays, GpuInputs
+from tilewright.peers.gpu import GpuInputs, gpu_arrays
 from tilewright.problem import Problem
 
 Forward = Callable[[Any], Any]  # from x to the result
@@ -75,7 +75,7 @@ def contestant(
     compiled: Callable[[Forward], Forward] = lambda layer: layer,
 ) -> Contestant:  # fmt: skip
     """Make a contestant of F.conv2d and the other steps, maybe ``compiled`` into one; run it once."""
-    torch, gpu = load("torch"), GpuArrays(setting)
+    torch, gpu = load("torch"), gpu_arrays(setting)
     placed = gpu.place(problem, inputs, layout)
     layer = convolution(problem, placed, fused(problem))
     left = gpu.eager(problem, placed, fused(problem))

@@ -1,5 +1,7 @@
-"""An LRU cache of plans, bounded by their number and by the memory that they hold. When another plan runs
-out of memory, the whole cache is freed."""
+"""An LRU cache of plans, bounded by their number and by the memory that they hold.
+
+If a plan runs out of memory, all others on its device are dropped, and it tries once more.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,8 @@ class CacheEntry:
     layer: LayerPlan | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     provisional: bool = False  # a stored winner may take the plan's place, once there is one, or room for it
-    _tried: tuple[int, float] = (0, 0.0)  # plans let go, and seconds, when it was last looked for one
-    _seen: object = None  # the state of the store then
+    _tried: tuple[int, float] = (0, 0.0)  # when a better plan was last looked for: dropped plans, and seconds
+    _seen: object = None  # the state of the store at that time
 
     def tried(self) -> None:
         """Remember that a better plan was looked for just now."""
@@ -48,7 +50,7 @@ class CacheEntry:
         return state != before
 
     def may_change(self) -> bool:
-        """Whether plans were dropped since then, or enough time has passed: compiling and loading is slow."""
+        """Whether it is worth looking again: plans were dropped since, or RETRY_S have passed."""
         let_go, then_s = self._tried
         return let_go != _let_go or time.monotonic() - then_s >= RETRY_S
 
@@ -64,12 +66,12 @@ class CacheEntry:
 
 _plans: OrderedDict[Key, CacheEntry] = OrderedDict()
 _lock = threading.Lock()  # of the dict, never held for long
-_let_go = 0  # plans until now
+_let_go = 0  # how many plans were dropped so far
 
 
 def entry_of(key: Key) -> CacheEntry:
-    """Return the entry of a key, made the most recently used; a new, empty one if there was none."""
-    dropped = []  # here and below: freed once nobody waits for the lock, since to free memory takes a while
+    """Return the entry of a key, a new one if there is none, and mark it as most recently used."""
+    dropped = []  # here and below: freed after the lock is released, since freeing memory takes a while
     with _lock:
         found = _plans.setdefault(key, CacheEntry())
         _plans.move_to_end(key)

@@ -9,7 +9,7 @@ import threading
 from typing import Protocol
 from weakref import WeakSet
 
-PER_THREAD = 2  # CUDA's handle of a thread's own default stream: each thread's is another one
+PER_THREAD = 2  # CUDA's handle of the per-thread default stream: one number for a stream in each thread
 DEFAULT = (0, 0)  # the default stream, and any on a CPU
 StreamKey = tuple[int, int]
 
@@ -36,7 +36,7 @@ class _Thread:
         self.owners: WeakSet[Owner] = WeakSet()
 
     def __del__(self) -> None:
-        # At the end of a process all goes anyway; a forked child has threads of its parent's end in it.
+        # Not at the end of a process, which frees everything, nor for its parent's threads in a forked child.
         if not sys.is_finalizing() and self._process == os.getpid():
             for owner in list(self.owners):
                 owner.let_go(self.key)

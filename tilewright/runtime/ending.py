@@ -1,9 +1,9 @@
-"""Lets no other thread be inside a driver when the interpreter ends.
+"""Keeps other threads out of the driver when the interpreter ends.
 
-A daemon thread whose driver call returns after that cannot get the interpreter back: it is ended on the
-spot, and C++ frames below it make that an abort of the process. So at the end, calls that run get a few
-seconds, and calls that begin wait for ever, before they hold a lock; the thread that ends the process still
-computes.
+If a driver call of a daemon thread returns after that, the thread cannot take the interpreter's lock again.
+Python then ends the thread, and if C++ frames are on its stack, that aborts the whole process. So at exit,
+calls that are running get a few seconds to finish, and calls that begin later block for ever, before they
+take a lock. Only the thread that ends the process can still compute.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class Inside:
-    """To be inside, within a ``with``; one inside another counts once."""
+    """A context in which this thread may call the driver; nested ones count once."""
 
     def __enter__(self) -> None:
-        """Come in, or wait for ever."""
+        """Enter; block for ever if another thread is ending the interpreter."""
         me = threading.get_ident()
         self._outermost = me not in _inside
         _inside.add(me)
@@ -33,14 +33,14 @@ class Inside:
             threading.Event().wait()
 
     def __exit__(self, *raised: object) -> None:
-        """Go."""
+        """Leave the outermost context."""
         if self._outermost:
             _inside.discard(threading.get_ident())
 
 
 @atexit.register
 def _wait_for_others() -> None:
-    """Let nobody in any more, and wait for those inside."""
+    """Let no other thread enter, and wait for those inside, for PATIENCE_S at most."""
     global _ends
     _ends = threading.get_ident()
     latest = time.monotonic() + PATIENCE_S

@@ -8,7 +8,7 @@ from itertools import count
 from tilewright.errors import TilewrightError
 from tilewright.runtime.base import Memory, Runtime
 
-_MOST_INTERRUPTS = 10_000  # during a wait for the device: with more, something else is wrong
+_MOST_INTERRUPTS = 10_000  # during one wait for the device; after more, something else must be wrong
 
 
 class Pending:
@@ -40,7 +40,7 @@ class Pending:
 def settle(runtime: Runtime) -> None:
     """Wait for the device after a call was interrupted; further interrupts do not end the wait.
 
-    To be called before the first error is raised again: the caller then owns the host's arrays again.
+    Call this before the first error is raised again: the caller may then reuse the arrays of the host.
     """
     for _ in range(_MOST_INTERRUPTS):
         try:

@@ -15,24 +15,28 @@ from tilewright.search.experience import Bias, Experience, shipped
 from tilewright.search.space import Pins, Space
 
 Among = Sequence[Config] | None  # the configs that a search is kept to; None: any
-PEEK = 8  # configs, besides those that were fastest elsewhere, that show which family to look at first
-FIRST = 200  # configs that show what a family may reach
-SAMPLES = 800  # of a family that is worth trying; with these rounds 1,500 show no faster ones
-EACH = 50  # of them that are looked at for each config that is asked for
-CLIMBS = 2  # of the best of them whose neighbours are looked at, likewise
-BEAM = 8  # configs whose neighbours are looked at together
-ROUNDS = 10
-GLANCE = 4  # rounds, of so many configs, of the first look: few steps at a time go furthest
-HOPELESS = 3.0  # times what another family promises; climbing gains up to 1.8 times on the best of a sample
-CLOSE = 1.3  # likewise: a family that promises more has nothing faster to be found by a longer look
+PEEK = 8  # random configs of a peek, which decides the order in which families are looked at
+FIRST = 200  # random configs of a glance, which shows about how fast a family can be
+SAMPLES = 800  # random configs of a family in all; 1,500 found no faster ones, with ROUNDS of climbing
+EACH = 50  # at most so many of them for each config that is asked for
+CLIMBS = 2  # likewise, configs whose neighbours are evaluated
+BEAM = 8  # configs whose neighbours are evaluated in one round of climbing
+ROUNDS = 10  # of climbing, for each family
+GLANCE = 4  # rounds of climbing in a glance, and configs in each: narrow rounds climb furthest
+HOPELESS = 3.0  # times as slow as another family: climbing, which gains up to 1.8 times, is not worth it
+CLOSE = 1.3  # times as slow as the best family: after a glance, only closer ones are deepened
 
 
 class ModelRanking:
-    """Expected times of one space's configs, found by sampling, and by climbing from the best of the sample
-    and from what was fastest on other layers: a few configs when it is asked for the family's promise, the
-    others when it is asked for proposals.
+    """Expected times of one space's configs: the model's, corrected by ``experience`` of other layers.
 
-    The model estimates times; ``experience`` of other layers corrects them.
+    Configs are evaluated in three stages, so that no time is spent on families that are far too slow:
+
+    - ``peek``: what was fastest on other layers, and a few random configs;
+    - ``glance``: more random configs, and a short climb from neighbour to neighbour of the best;
+    - ``deepen``: as many more, and as long a climb, as the search needs.
+
+    With ``among``, only the given configs are evaluated, all of them at once.
     """
 
     def __init__(

@@ -21,15 +21,15 @@ from tilewright.kernels.family import Family, Param, Rule
 from tilewright.problem import Problem
 
 Pins = Mapping[str, int | tuple[int, ...]]  # parameters that may take certain values only
-REMEMBERED = 60_000  # answers of all rules of a space, 10 MB of them: as many as ranking the largest asks for
-NEIGHBOURS = 32  # configs whose neighbours are remembered: a search asks anew for those of its best
+REMEMBERED = 60_000  # answers of all rules of a space, about 10 MB: enough to rank the largest space
+NEIGHBOURS = 32  # configs whose neighbours are remembered: a search asks repeatedly for those of its best
 
 
 class Space:
     """The space of one family for one problem on one device; or the part of it where parameters are pinned.
 
-    It memoises its rules, which a search checks many times: each search makes a space of its own, so that the
-    memo is freed with it.
+    It remembers the answers of its rules, which a search checks many times. Each search makes its own space,
+    so that they are freed with it.
 
     Attributes:
         family, problem, device: whose space it is.
@@ -45,13 +45,13 @@ class Space:
         by_name = sorted(self.params, key=lambda param: param.name)
         self._items = [(p.name, {value: (p.name, value) for value in p.values}) for p in by_name]
         self._neighbours: dict[Config, tuple[Config, ...]] = {}
-        self._known: dict[str, Any] = {"problem": family.inner(problem, device), "device": device}
-        room = _Room()
-        asked = [_MemoisedRule(rule, self._known, room) for rule in family.rules(device)]
-        self._checks = _checks_by_depth(self.params, asked)
-        self._about = {p.name: [a for a in asked if p.name in a.needs] for p in self.params}
-        self._about_both = {
-            (one.name, other.name): [a for a in self._about[one.name] if other.name in a.needs]
+        self._fixed: dict[str, Any] = {"problem": family.inner(problem, device), "device": device}
+        count = _AnswerCount()
+        rules = [_MemoisedRule(rule, self._fixed, count) for rule in family.rules(device)]
+        self._checks = _checks_by_depth(self.params, rules)
+        self._rules_of = {p.name: [rule for rule in rules if p.name in rule.needs] for p in self.params}
+        self._rules_of_both = {
+            (one.name, other.name): [rule for rule in self._rules_of[one.name] if other.name in rule.needs]
             for one in self.params for other in self.params
         }  # fmt: skip
 
@@ -74,7 +74,7 @@ class Space:
 
         values = next(self._extend(shuffled), None)
         if values is None:
-            raise EmptySpace(f"no config of {self.family.name} is legal for {self._known['problem']}")
+            raise EmptySpace(f"no config of {self.family.name} is legal for {self._fixed['problem']}")
         return self._config(values)
 
     def _config(self, values: Mapping[str, int]) -> Config:
@@ -94,13 +94,13 @@ class Space:
         return found
 
     def _steps(self, base: dict[str, int]) -> Iterator[dict[str, int]]:
-        """Yield the steps after which a legal config stays legal: only rules that depend on a step are asked.
+        """Yield the changes that keep a legal config legal, checking only rules that depend on what changes.
 
-        Of two parameters moved together, what depends on one alone was asked when that one was moved.
+        Where two parameters change together, rules about one of them were checked when it changed alone.
         """
-        known = {**self._known, **base}
+        known = {**self._fixed, **base}
         moves = [(param, value) for param in self.params for value in _near(param, base[param.name])]
-        alone = [_broken(self._about[param.name], {**known, param.name: value}) for param, value in moves]
+        alone = [_broken(self._rules_of[param.name], {**known, param.name: value}) for param, value in moves]
         for (param, value), broken in zip(moves, alone, strict=True):
             if broken is None:
                 yield {param.name: value}
@@ -108,13 +108,13 @@ class Space:
                 opposite = (value > base[param.name]) != (second > base[other.name])
                 mixed = bool(param.names) != bool(other.names)
                 if param.name < other.name and (mixed or (opposite and not param.names)):
-                    both = self._about_both[param.name, other.name]
+                    both = self._rules_of_both[param.name, other.name]
                     if any(one is not None and one not in both for one in (broken, others)):
                         continue
                     step = {param.name: value, other.name: second}
                     whole = broken is None and others is None
-                    asked = both if whole else self._about[param.name] + self._about[other.name]
-                    if _broken(asked, {**known, **step}) is None:
+                    rules = both if whole else self._rules_of[param.name] + self._rules_of[other.name]
+                    if _broken(rules, {**known, **step}) is None:
                         yield step
 
     def has(self, config: Config) -> bool:
@@ -125,12 +125,15 @@ class Space:
 
     def legal(self, values: dict[str, int]) -> bool:
         """Whether the values break no rule."""
-        known = {**self._known, **values}
+        known = {**self._fixed, **values}
         return all(_broken(rules, known) is None for rules in self._checks)
 
     def _extend(self, order: Callable[[tuple[int, ...]], Iterator[int]]) -> Iterator[dict[str, Any]]:
-        """Yield legal values of all parameters, each in the order given; the same dict, changed meanwhile."""
-        known, last = dict(self._known), len(self.params) - 1
+        """Yield legal values of all parameters, each parameter's in the order given.
+
+        It is the same dict each time, with other values.
+        """
+        known, last = dict(self._fixed), len(self.params) - 1
         left = [order(param.values) for param in self.params[:1]]  # down to the parameter being chosen
         if not left:
             yield known
@@ -167,53 +170,57 @@ def _only(param: Param, allowed: int | tuple[int, ...], family: Family) -> Param
     return replace(param, values=tuple(param.values[i] for i in kept), names=names)
 
 
-class _Room:
-    """Room for answers of all rules of one space; when there is none left, all are forgotten."""
+class _AnswerCount:
+    """Limits the answers that all rules of one space remember; at the limit, all are forgotten."""
 
     def __init__(self) -> None:
         self._of_rules: list[dict[Any, bool]] = []
         self._left = REMEMBERED
 
-    def of_rule(self) -> dict[Any, bool]:
-        """Return the answers of one rule, none yet."""
+    def new_answers(self) -> dict[Any, bool]:
+        """Return the empty memo of one more rule."""
         self._of_rules.append({})
         return self._of_rules[-1]
 
-    def one_more(self) -> None:
-        """Make room for an answer."""
-        if self._left <= 0:  # below: threads that look at one space may count at once
+    def count_one(self) -> None:
+        """Count an answer that is about to be remembered."""
+        if self._left <= 0:  # below 0 if threads that share a space count at the same time
             self._left = REMEMBERED
-            for said in self._of_rules:
-                said.clear()
+            for answers in self._of_rules:
+                answers.clear()
         self._left -= 1
 
 
 class _MemoisedRule:
-    """A memoised rule of one space. ``fixed`` names what does not change: the problem and the device.
+    """A rule of one space with its answers.
 
-    ``said`` has its answers, by what it ``picks`` of the known values: who asks often looks there first.
+    Attributes:
+        needs: names of all that the rule depends on.
+        key_of: returns the key of the known values in ``answers``: those that the rule needs, except for the
+            ``fixed`` ones, the problem and the device.
+        answers: whether the rule holds, by key. Looking them up is the caller's task, for speed.
     """
 
-    def __init__(self, rule: Rule, fixed: Iterable[str], room: _Room) -> None:
+    def __init__(self, rule: Rule, fixed: Iterable[str], count: _AnswerCount) -> None:
         self.needs, self._allows = rule.needs, rule.allows
         names = [name for name in rule.needs if name not in fixed]
-        self.picks: Callable[[dict[str, Any]], Any] = itemgetter(*names) if names else lambda known: None
-        self._room, self.said = room, room.of_rule()
+        self.key_of: Callable[[dict[str, Any]], Any] = itemgetter(*names) if names else lambda known: None
+        self._count, self.answers = count, count.new_answers()
 
     def answer(self, known: dict[str, Any]) -> bool:
-        """Whether the rule holds, worked out and kept."""
+        """Work out whether the rule holds, and remember it."""
         found = self._allows(known)
-        self._room.one_more()
-        self.said[self.picks(known)] = found
+        self._count.count_one()
+        self.answers[self.key_of(known)] = found
         return found
 
 
 def _broken(rules: Iterable[_MemoisedRule], known: dict[str, Any]) -> _MemoisedRule | None:
     """Return the first of the rules that does not hold; None if all do."""
-    for asked in rules:
-        said = asked.said.get(asked.picks(known))
-        if not (asked.answer(known) if said is None else said):
-            return asked
+    for rule in rules:
+        answer = rule.answers.get(rule.key_of(known))
+        if not (rule.answer(known) if answer is None else answer):
+            return rule
     return None
 
 
@@ -235,7 +242,7 @@ def _near(param: Param, value: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def space(family: Family, problem: Problem, device: Device) -> Space:
-    """Return the cached space of a family for a problem on a device, to use few of its configs."""
+    """Return a space that is cached: for callers that look at only a few of its configs."""
     return Space(family, problem, device)
 
 

@@ -53,7 +53,7 @@ def export_text(
 
 def _shared(record: Record) -> dict[str, Any]:
     assert record.measurement and record.check
-    time, said = record.measurement, record.versions.said
+    time, versions = record.measurement, record.versions.to_dict()
     return {
         "problem": record.problem,
         "device": record.device,
@@ -65,7 +65,7 @@ def _shared(record: Record) -> dict[str, Any]:
         "warm_us": time.warm_us,
         "runs": time.runs,
         "worst": record.check.worst,
-        "provenance": {k: _line(said[k]) for k in PROVENANCE if k in said},
+        "provenance": {k: _line(versions[k]) for k in PROVENANCE if k in versions},
     }
 
 
@@ -156,7 +156,7 @@ def read_row(row: object, path: str, families: Sequence[Family], devices: Sequen
         raise f.bad("cold_us", "more than 0")
     provenance = Fields(f.data.get("provenance", {}), f.path + ".provenance")
     provenance.only(*PROVENANCE)
-    versions = Versions.of({name: provenance.text(name) for name in provenance.data})
+    versions = Versions.from_dict({name: provenance.text(name) for name in provenance.data})
     return Record(
         problem=str(problem), device=key, family=family.name, config=str(config), outcome=Outcome.CORRECT,
         deterministic=f.boolean("deterministic"), measurement=time_of(f),

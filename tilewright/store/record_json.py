@@ -13,9 +13,10 @@ from tilewright.record import Check, Measurement, Outcome, Record, Search, Spent
 
 T = TypeVar("T")
 
-# Fields of a Record that "context" has as texts; the source a row has beside them.
-_SAID = ("standing", "search", "versions", "shared_worst", "source")
-_TEXTS = ("stage", "raced", "worst", "cut_s", "cut_trials")  # of them, the versions aside
+# Fields of a Record that are not written under their own names: "context" has them as texts, except for the
+# source, which has a column of its own.
+_IN_CONTEXT = ("standing", "search", "versions", "shared_worst", "source")
+_CONTEXT_KEYS = ("stage", "raced", "worst", "cut_s", "cut_trials")  # all others are versions
 
 
 def to_json(record: Record) -> str:
@@ -37,37 +38,37 @@ def from_json(text: str) -> Record:
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:
-    """Return a record as plain values; how it was made is in "context", as texts by name."""
+    """Return a record as plain values; "context" says how it was made, as texts by name."""
     data = asdict(record)
-    for name in _SAID:
+    for name in _IN_CONTEXT:
         del data[name]
-    said, (raced, cut) = record.versions.said, (record.search.raced, record.search.cut)
+    context, (raced, cut) = record.versions.to_dict(), (record.search.raced, record.search.cut)
     if record.standing:
-        said["stage"] = record.standing.value
+        context["stage"] = record.standing.value
     if raced is not None:
-        said["raced"] = " ".join(raced)
+        context["raced"] = " ".join(raced)
     if cut:
-        said |= {"cut_s": f"{cut.seconds:.6g}", "cut_trials": str(cut.trials)}
+        context |= {"cut_s": f"{cut.seconds:.6g}", "cut_trials": str(cut.trials)}
     if record.shared_worst is not None:
-        said["worst"] = repr(record.shared_worst)
-    return data | {"context": said}
+        context["worst"] = repr(record.shared_worst)
+    return data | {"context": context}
 
 
-def made_as(said: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a Record that are in its "context".
+def read_context(context: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a Record that its "context" holds.
 
     Raises:
         ValueError: a number is malformed.
     """
-    others = dict(said)
-    stage, raced, worst, seconds, trials = (others.pop(name, None) for name in _TEXTS)
+    others = dict(context)
+    stage, raced, worst, seconds, trials = (others.pop(name, None) for name in _CONTEXT_KEYS)
     return {
         "standing": {one.value: one for one in Standing}.get(stage or ""),
         "search": Search(
             None if raced is None else tuple(raced.split()),
             None if seconds is None or trials is None else Spent(float(seconds), int(trials)),
         ),
-        "versions": Versions.of(others),
+        "versions": Versions.from_dict(others),
         "shared_worst": None if worst is None else float(worst),
     }  # fmt: skip
 
@@ -75,14 +76,14 @@ def made_as(said: Mapping[str, str]) -> dict[str, Any]:
 def record_from_dict(data: object) -> Record:
     """Build a Record from its plain dictionary, every field checked."""
     f = Fields(data, "record")
-    f.only("context", *(name for name in Record.__dataclass_fields__ if name not in _SAID))
+    f.only("context", *(name for name in Record.__dataclass_fields__ if name not in _IN_CONTEXT))
     if (outcome := f.text("outcome")) not in list(Outcome):
         raise f.bad("outcome", "one of " + ", ".join(Outcome))
     context = f.data.get("context", {})
     if not isinstance(context, dict) or not all(isinstance(v, str) for v in context.values()):
         raise f.bad("context", "an object of strings")
     try:
-        made = made_as(context)
+        made = read_context(context)
     except ValueError:
         raise f.bad("context", "an object of strings, figures where they belong") from None
     return Record(

@@ -67,7 +67,7 @@ class Sources:
         return self._unchanged(family, record.versions) or record.source == self.key(record)
 
     def _unchanged(self, family: Family, versions: Versions) -> bool:
-        """Whether all that a hash hangs on is what it was; of families from elsewhere nobody knows."""
+        """Whether nothing that the hash depends on has changed; never for families that are not ours."""
         return versions.code != "" and versions.code == fingerprint((family,), self._device, self._compiler)
 
     def signed(self, record: Record) -> Record:
@@ -77,9 +77,10 @@ class Sources:
 
 
 def fingerprint(families: Iterable[Family], device: Device, compiler: str = "") -> str:
-    """Return the hash of all that decides what becomes of families' configs on a device, and of much else.
+    """Return a hash that changes whenever the outcome of the families' configs on a device may change.
 
-    Empty where it cannot be known: of families from elsewhere, or where bytecode alone is installed.
+    It covers all our code, so it also changes more often than that. It is empty if it cannot be computed: for
+    families that are not ours, or if only bytecode is installed.
     """
     ours = all(type(family).__module__.startswith(f"{_PACKAGE.name}.") for family in families)
     return _all(device, compiler) if ours else ""

@@ -22,7 +22,7 @@ from typing import IO, Any
 from tilewright.errors import shortened, shown
 
 Json = dict[str, Any]
-_END_S = 5.0  # until a child that was killed is left to itself
+_END_S = 5.0  # to wait for a child that was killed; one that hangs in a driver may take longer to end
 
 
 class ChildLost(Exception):
@@ -62,8 +62,8 @@ class Channel:
             stderr=self._stderr,
             env=dict(environment) if environment is not None else None,
         )
-        self._asked = False  # and not answered yet
-        self._ending = threading.Lock()  # who asks and who is done with the child may end it at once
+        self._asked = False  # whether a request has not been answered yet
+        self._ending = threading.Lock()  # two threads may kill the child at the same time
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
 

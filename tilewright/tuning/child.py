@@ -78,7 +78,7 @@ class RequestHandler:
         """Carry out a request and return a result that can be written as JSON."""
         match request:
             case Job():
-                return self._open(request).said
+                return self._open(request).to_dict()
             case Rest():
                 self._trials = None
                 gc.collect()
@@ -89,7 +89,7 @@ class RequestHandler:
             case Compile(config):
                 return asdict(self._trials.compile(Config.parse(config)))
             case Try(config, best_us, full):
-                return self._trials.run(Config.parse(config), best_us, full).said
+                return self._trials.run(Config.parse(config), best_us, full).to_dict()
             case Compare(configs, limits):
                 found = self._trials.final(list(map(Config.parse, configs)), Limits(**limits))
                 return list(map(asdict, found))

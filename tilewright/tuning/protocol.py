@@ -104,15 +104,14 @@ class Opened:
     device: Device
     versions: Versions
 
-    @property
-    def said(self) -> dict[str, Any]:
-        """What ``of`` reads."""
-        return {"device": self.device.facts, "versions": self.versions.said}
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``from_dict`` reads."""
+        return {"device": self.device.facts, "versions": self.versions.to_dict()}
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Opened:
+    def from_dict(cls, data: Mapping[str, Any]) -> Opened:
         """Read an answer."""
-        return cls(Device.of(said["device"]), Versions.of(said["versions"]))
+        return cls(Device.of(data["device"]), Versions.from_dict(data["versions"]))
 
 
 class Judged(NamedTuple):
@@ -121,15 +120,14 @@ class Judged(NamedTuple):
     record: Record
     spoilt: bool
 
-    @property
-    def said(self) -> dict[str, Any]:
-        """What ``of`` reads."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return what ``from_dict`` reads."""
         return {"record": record_to_dict(self.record), "spoilt": self.spoilt}
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Judged:
+    def from_dict(cls, data: Mapping[str, Any]) -> Judged:
         """Read an answer."""
-        return cls(record_from_dict(said["record"]), said["spoilt"])
+        return cls(record_from_dict(data["record"]), data["spoilt"])
 
 
 @dataclass(frozen=True)
@@ -141,9 +139,9 @@ class Compiled:
     compile_s: float = 0.0
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Compiled:
+    def from_dict(cls, data: Mapping[str, Any]) -> Compiled:
         """Read an answer."""
-        return cls(**{**said, "outcome": said["outcome"] and Outcome(said["outcome"])})
+        return cls(**{**data, "outcome": data["outcome"] and Outcome(data["outcome"])})
 
 
 @dataclass(frozen=True)
@@ -155,7 +153,7 @@ class Final:
     check: Check | None = None
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Final:
+    def from_dict(cls, data: Mapping[str, Any]) -> Final:
         """Read an answer."""
-        check = said["check"] and Check(**said["check"])
-        return cls(said["config"], Measurement(**said["measurement"]), check)
+        check = data["check"] and Check(**data["check"])
+        return cls(data["config"], Measurement(**data["measurement"]), check)

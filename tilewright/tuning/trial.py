@@ -26,6 +26,8 @@ from tilewright.tuning.protocol import Compiled, Final, Job, Judged, Stage
 TRIAL = Limits(max_rounds=40, max_s=0.3, relative=0.02, drop=True, hopeless=2.0, warm_runs=0)
 HOPELESS = 20.0  # checked runs that are all this many times slower than the best end a trial
 _LEAST_SLOW_US = 20_000.0  # whatever the best, a run shorter than this is worth timing
+_OUTCOMES = {ConfigError: Outcome.CONSTRAINTS, CompileError: Outcome.COMPILE, TooSlow: Outcome.TIMEOUT}
+_BEFORE_IT_RUNS = (ConfigError, CompileError, OutOfMemory)  # errors that leave the device as it was
 _HARMLESS = re.compile(r"OUT_OF_RESOURCES|too many resources", re.IGNORECASE)
 
 
@@ -41,7 +43,7 @@ class Trials:
         if job.facts is None or job.facts["backend"] != "cuda":
             self._runtime = open_runtime(job.backend, job.index)
             self.device = self._runtime.device
-            self.versions = Versions.of(self._runtime.versions())
+            self.versions = Versions.from_dict(self._runtime.versions())
         else:
             self.device = Device.of(job.facts)
             self.versions = Versions()
@@ -71,16 +73,10 @@ class Trials:
                 workspace_bytes=plan.workspace_bytes, compile_s=plan.compile_s,
             )  # fmt: skip
             return Judged(self._judge(verifier, record, candidate, best_us, full), verifier.spoilt)
-        except ConfigError as error:
-            return Judged(replace(record, outcome=Outcome.CONSTRAINTS, reason=_line(error)), False)
-        except CompileError as error:
-            return Judged(replace(record, outcome=Outcome.COMPILE, reason=_line(error)), False)
-        except OutOfMemory as error:
-            return Judged(replace(record, reason=_line(error)), False)
-        except TooSlow as error:
-            return Judged(replace(record, outcome=Outcome.TIMEOUT, reason=_line(error)), verifier.spoilt)
         except Exception as error:
-            return Judged(replace(record, reason=_line(error)), not _HARMLESS.search(str(error)))
+            harmless = isinstance(error, _BEFORE_IT_RUNS) or _HARMLESS.search(str(error))
+            spoilt = verifier.spoilt if isinstance(error, TooSlow) else not harmless
+            return Judged(replace(record, outcome=_outcome_of(error), reason=_line(error)), spoilt)
 
     def compile(self, config: Config) -> Compiled:
         """Compile a config and its packing into the cache of binaries."""
@@ -94,12 +90,8 @@ class Trials:
             self._build(blueprint, filter_bytes)
             if blueprint.pack is not None:
                 self._build(pack(self.problem, self.device, blueprint), filter_bytes)
-        except ConfigError as error:
-            return Compiled(Outcome.CONSTRAINTS, _line(error))
-        except CompileError as error:
-            return Compiled(Outcome.COMPILE, _line(error))
         except TilewrightError as error:
-            return Compiled(Outcome.RUNTIME, _line(error))
+            return Compiled(_outcome_of(error), _line(error))
         return Compiled(None, "", time.perf_counter() - start)
 
     def final(self, configs: Sequence[Config], limits: Limits) -> list[Final]:
@@ -180,7 +172,12 @@ def _rehearse(
         runtime.synchronize()
 
 
+def _outcome_of(error: Exception) -> Outcome:
+    """Return the outcome of a config that ended in an error: if nothing else is known, it failed to run."""
+    return next((found for kind, found in _OUTCOMES.items() if isinstance(error, kind)), Outcome.RUNTIME)
+
+
 def _line(error: Exception) -> str:
-    """Return an error's text as one line of bearable length."""
+    """Return an error's text as one line, shortened."""
     text = str(error) if isinstance(error, (TilewrightError, TooSlow)) else f"{type(error).__name__}: {error}"
     return shortened(" ".join(text.split()), 500)

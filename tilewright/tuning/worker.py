@@ -106,7 +106,7 @@ class Worker:
             RunError: if the child cannot even start.
         """
         try:
-            judged = Judged.of(self._ask(Try(str(config), best_us, full)))
+            judged = Judged.from_dict(self._ask(Try(str(config), best_us, full)))
         except (ChildLost, ChildError) as error:
             outcome = Outcome.TIMEOUT if isinstance(error, Hung) else Outcome.RUNTIME
             return self.failed(config, outcome, str(error))
@@ -117,7 +117,7 @@ class Worker:
     def compile(self, config: Config) -> Compiled:
         """Compile one config into the caches, so that its trial need not."""
         try:
-            return Compiled.of(self._ask(Compile(str(config))))
+            return Compiled.from_dict(self._ask(Compile(str(config))))
         except ChildLost as error:
             if error.stage == Stage.RUN:  # it compiles; the trial will tell the rest
                 return Compiled(None, str(error))
@@ -147,7 +147,7 @@ class Worker:
         """
         try:
             asked = Compare(list(map(str, configs)), asdict(limits))
-            return list(map(Final.of, self._ask(asked)))
+            return list(map(Final.from_dict, self._ask(asked)))
         except (ChildLost, ChildError) as error:
             self.close()  # its device may be of no more use
             raise RunError(f"the last comparison failed: {error}") from error
@@ -214,7 +214,7 @@ class Worker:
             resting = self._children.take(self._pool_key) if self._children else None
             self._channel = resting or self._start()
             try:
-                self._opened = Opened.of(self._channel.ask(encode(self.job), self._allowances_s))
+                self._opened = Opened.from_dict(self._channel.ask(encode(self.job), self._allowances_s))
                 return
             except ChildError as error:
                 self.close()
