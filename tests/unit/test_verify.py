@@ -15,7 +15,7 @@ from every_activation import WORDS, activated
 
 from tilewright.checking import host_reference
 from tilewright.checking.compare import compare, differences
-from tilewright.checking.device_inputs import DeviceInputs
+from tilewright.checking.device_inputs import DeviceInputs, upload
 from tilewright.checking.fence import GUARD_BYTES, POISON, Fence
 from tilewright.checking.inputs import exact_inputs, normal_inputs, stays_exact, with_nonfinite
 from tilewright.checking.launcher import Launcher
@@ -24,6 +24,7 @@ from tilewright.dtypes import numpy_dtype
 from tilewright.errors import OutOfMemory
 from tilewright.kernels.bound import ErrorBound, error_bound
 from tilewright.kernels.family import Blueprint, Buffer, Config, Launch
+from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import Reference, numpy_conv, numpy_pool
 from tilewright.plans.plan import Plan
 from tilewright.problem import DTYPES, Problem
@@ -166,6 +167,43 @@ def test_writing_past_the_residual_is_seen() -> None:
     assert "wrote 1 byte past the end of z" in verifier.check(verifier.candidate(CONFIG)).reason
 
 
+class Discrete(Host):
+    """A device that computes its own references, as a GPU does."""
+
+    def __init__(self, fault: Fault | None = None, problem: Problem = PROBLEM) -> None:
+        super().__init__(fault, problem)
+        self.unified = False
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_a_device_computes_its_own_references(text: str) -> None:
+    problem = Problem.parse(text)
+    host = normal_inputs(problem, 1)
+    here, there = (
+        upload(Launcher(kind(None, problem)), problem, host, Fence(NumpyRuntime()), sized=True)
+        for kind in (Host, Discrete)
+    )
+    for one, other in ((here.ref, there.ref), (here.size, there.size)):
+        assert one and other and np.array_equal(one.owner.view(np.float64), other.owner.view(np.float64))
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_nothing_of_an_earlier_answer_is_left_when_a_candidate_runs(text: str, apart: None) -> None:
+    """Else an element that is not written has the right answer of whoever ran before."""
+    problem, before = Problem.parse(text), list[bool]()
+
+    class Watched(Host):
+        def launch(self, loaded: Any, launch: Launch, memories: Any, stream: int | None = None) -> None:
+            if launch.kernel == "reference" and "ref" not in launch.args and not problem.epilogue.pool:
+                before.append(bool((memories[launch.args.index("y")].owner == POISON).all()))
+            super().launch(loaded, launch, memories, stream)
+
+    verifier = Verifier(Watched(None, problem), problem)
+    for _ in range(2):
+        assert verifier.check(verifier.candidate(CONFIG), full=True).ok
+    assert all(before) and len(before) == (0 if problem.epilogue.pool else 8 if problem.is_integer else 12)
+
+
 def test_infinity_is_right_where_f16_overflows() -> None:
     problem = Problem.parse("n1c3h5w6k4r3s3p1-f16+alpha65536")
     found, verifier = check(problem=problem)
@@ -277,16 +315,22 @@ def test_a_changed_input_is_seen_and_spoils() -> None:
     assert verifier.spoilt
 
 
-def test_nan_must_stay_where_the_reference_has_it() -> None:
+def test_nan_must_stay_where_the_reference_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def hides(run: int, y: Any, x: Any) -> None:
         y[:] = np.where(np.isfinite(y), y, 0)
 
     def spreads(run: int, y: Any, x: Any) -> None:
         y[:] += np.float32(0) * x.sum()
 
-    for fault in (hides, spreads):
+    def adds_one(run: int, y: Any, x: Any) -> None:
+        if not np.isfinite(y).all():
+            y[np.flatnonzero(np.isfinite(y))[0]] = np.nan
+
+    for fault in (hides, spreads, adds_one):
         assert check(fault)[0].ok
         assert "NaN and infinity in x" in check(fault, full=True)[0].reason
+    monkeypatch.setattr(Reference, "plain", False)
+    assert check(spreads, full=True)[0].ok, "the family does not sum the formula's own products"
 
 
 def test_an_infinity_must_keep_its_sign_and_not_be_nan() -> None:
@@ -344,6 +388,18 @@ def test_each_run_is_announced() -> None:
     assert stages == ["run"] * 3 + ["reference", "run"] * 2 + ["compile", "inputs"]
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_an_answer_that_is_wrong_is_looked_at_no_further(full: bool) -> None:
+    """Another reference takes longer than all that is known by then."""
+
+    def fault(run: int, y: Any, x: Any) -> None:
+        y[-1] += 1
+
+    stages: list[str] = []
+    assert not check(fault, full, stage=stages.append)[0].ok
+    assert stages == ["run"] * 3 + ["inputs"]
+
+
 def test_the_host_looks_through_the_inputs_in_a_stage_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run has little time on a GPU; large inputs take a host seconds, whatever the candidate."""
     stages, looked = ["none"], list[str]()
@@ -379,15 +435,30 @@ def off(run: int, y: Any, x: Any) -> None:
         y[2] += 1
 
 
+def unwritten(run: int, y: Any, x: Any) -> None:
+    """An element that is not written where arrays are not aligned."""
+    if y.ctypes.data % 16:
+        y.view(np.uint8)[: y.itemsize] = POISON
+
+
 @pytest.mark.parametrize("text", OTHERS)
 def test_what_runs_on_arrays_that_are_not_aligned_is_checked_too(text: str, apart: None) -> None:
     problem, stages = Problem.parse(text), list[str]()
     found, _ = check(full=True, problem=problem, stage=stages.append)
     assert found.ok and stages[-4:] == ["compile", "inputs", "run", "inputs"], found.reason
     assert check(off, problem=problem)[0].ok, "in a full check only"
-    found, verifier = check(off, full=True, problem=problem)
-    assert "arrays that are not aligned: 1 element not within the bound" in found.reason
-    assert not verifier.spoilt
+    for fault in (off, unwritten):
+        found, verifier = check(fault, full=True, problem=problem)
+        assert "arrays that are not aligned: 1 element not within the bound" in found.reason
+        assert not verifier.spoilt
+
+
+def test_what_runs_there_is_let_go_before_the_candidate_is_timed(apart: None) -> None:
+    verifier = Verifier(Host(), PROBLEM)
+    candidate = verifier.candidate(CONFIG)
+    before = candidate.plan.allocated_bytes
+    assert verifier.check(candidate, full=True).ok
+    assert candidate.plan.allocated_bytes == before
 
 
 def test_inputs_are_not_aligned_there_either(apart: None) -> None:
@@ -430,11 +501,13 @@ def test_fence_sees_both_sides(nbytes: int, shift: int) -> None:
     assert fence.damage() == ""
     whole = np.frombuffer(inside.owner.base, np.uint8)
     start = inside.address - whole.ctypes.data
-    for offset, where in ((-1, "before the start"), (nbytes, "past the end"), (-GUARD_BYTES, "before")):
+    guards = (-1, "before the start"), (-GUARD_BYTES, "before the start"), (nbytes, "past the end")
+    for offset, where in (*guards, (nbytes + GUARD_BYTES - 1, "past the end")):
         whole[start + offset] = 0
         found = fence.damage()
         assert found.startswith(f"wrote 1 byte {where}") and found.endswith("of a thing")
         assert fence.damage() == ""  # mended
+    assert not inside.owner.any()
 
 
 def test_fence_guards_what_a_plan_allocates() -> None:
@@ -477,11 +550,19 @@ def test_exact_inputs_are_exact(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "most"),
-    [("n1c131072h2w2k1r1s1-f32", 8), ("n1c131072h2w2k1r1s1-f32+avgpool2", 5), ("n1c400000h1w1k1r1s1-f32", 6)],
-)
+    [
+        ("n1c131072h2w2k1r1s1-f32", 8), ("n1c131072h2w2k1r1s1-f32+avgpool2", 5),
+        ("n1c131072h2w2k1r1s1-f32+maxpool2", 8), ("n1c262144h1w1k1r1s1-f32", 8),
+        ("n1c262144h1w1k1r1s1-f32+add", 7), ("n1c262144h1w1k1r1s1-f32+bias", 7),
+        ("n1c400000h1w1k1r1s1-f32", 6), ("n1c131072h2w2k1r1s1-f32+alpha-1+avgpool2", 5),
+        ("n1c131072h2w2k1r1s1-f32+add-4+avgpool2", 5), ("n1c100000h1w1k1r1s1-f32+alpha4+bias", 6),
+        ("n1c100000h1w1k1r1s1-f32+alpha4+add", 6), ("n1c12h1w1k1r1s1-f32+add9.5367431640625e-07", 1),
+    ],
+)  # fmt: skip
 def test_integers_are_as_large_as_all_sums_stay_exact(text: str, most: int) -> None:
-    """Sums of ``most`` squared, times a window of four, are at most 2^24."""
-    assert abs(exact_inputs(Problem.parse(text), 0).x).max() == most
+    """Sums of ``most`` squared, and all that is added, times a window of four, are at most 2^24."""
+    problem = Problem.parse(text)
+    assert abs(exact_inputs(problem, 0).x).max() == most and stays_exact(problem)
 
 
 @pytest.mark.parametrize("text", [
@@ -490,7 +571,10 @@ def test_integers_are_as_large_as_all_sums_stay_exact(text: str, most: int) -> N
     "n1c16000000h2w2k1r2s2-f32",
 ])  # fmt: skip
 def test_what_cannot_stay_exact_is_known(text: str) -> None:
-    assert not stays_exact(Problem.parse(text))
+    problem = Problem.parse(text)
+    assert not stays_exact(problem)
+    if problem.x_elements < 1e6:
+        assert abs(exact_inputs(problem, 0).x).max() >= 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -500,13 +584,25 @@ def test_inputs_have_the_dtypes_of_the_problem(dtype: str) -> None:
         assert data.x.dtype == data.w.dtype == numpy_dtype(dtype)
         assert data.z is not None and data.bias.dtype == data.z.dtype == numpy_dtype(problem.dtype_out)
         assert (data.x.shape, data.z.shape) == (problem.x_shape, problem.z_shape)
-    assert np.unique(normal_inputs(problem, 1).x).size > 40
+    x = normal_inputs(problem, 1).x
+    assert np.unique(x).size > 40
+    assert np.array_equal(x, x.astype(np.float32)) == (dtype != "f64"), "f64 has factors of 53 bits"
 
 
-def test_i8_sums_fit_an_i32() -> None:
-    problem = Problem.parse("n1c400000h1w1k1r1s1-i8")
+@pytest.mark.parametrize(("channels", "most"), [(66_000, 127), (67_000, 63), (400_000, 31)])
+def test_i8_numbers_are_as_large_as_their_sums_fit_an_i32(channels: int, most: int) -> None:
+    data = normal_inputs(Problem.parse(f"n1c{channels}h1w1k1r1s1-i8"), 1)
+    assert data.x.min() == data.w.min() == -most and data.x.max() == data.w.max() == most
+
+
+@pytest.mark.parametrize("channels", [1, 16, 512, 67_000])
+def test_sums_fill_an_i8_and_a_few_are_beyond_it(channels: int) -> None:
+    """Of answers that are nearly all 0, or nearly all as large as can be, many wrong ones look right."""
+    problem = Problem.parse(f"n1c{channels}h1w2k64r1s1-q8")
     data = normal_inputs(problem, 1)
-    assert problem.c * int(abs(data.x).max()) * int(abs(data.w).max()) < 2**31
+    sums, _ = numpy_conv(problem, data.x, data.w, data.bias, data.z)
+    y = abs(numpy_requantised(problem, sums, data.scale).astype(np.int64))
+    assert 35 < np.median(y) < 75 and 0 < (y >= 127).mean() < 0.25
 
 
 def rounded_chain(values: Any, dtype: Any) -> Any:
@@ -580,6 +676,14 @@ def test_the_kernel_counts_what_is_wrong_and_how(cpu: Runtime) -> None:
     found = compare(launcher, problem, *given, limits)
     assert (found.over, found.unequal, found.nan, found.inf, found.missed) == (2, 7, 1, 2, 0)
     assert (found.worst, found.bound, found.max_error) == (1 / 0.75, 0.75, 1.0)
+
+
+def test_an_error_of_any_size_is_a_finite_multiple_of_its_bound(cpu: Runtime) -> None:
+    """Records are JSON, which has no infinity."""
+    problem, launcher = Problem.parse("n1c1h1w1k1r1s1-f64"), Launcher(cpu)
+    one, zero = launcher.put(np.ones(1)), launcher.put(np.zeros(1))
+    found = compare(launcher, problem, one, zero, zero, error_bound(problem, 1))
+    assert found.over == 1 and 1e100 < found.worst < math.inf
 
 
 def test_few_threads_look_at_all_elements(cpu: Runtime) -> None:
