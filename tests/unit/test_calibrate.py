@@ -17,6 +17,7 @@ from tilewright.kernels.untuned import tools
 from tilewright.measuring import calibrate as calibration
 from tilewright.measuring.calibrate import calibrate
 from tilewright.runtime import cache_folder, rates
+from tilewright.runtime.host import NumpyRuntime
 
 GPU = for_architecture("sm_90")
 CPU = replace(GPU, backend="opencl", type=DeviceType.CPU, units=4, lanes=16, max_cluster=1)
@@ -158,12 +159,28 @@ def test_one_core_counts_for_all_where_each_has_one_block() -> None:
     assert found.f32_tflops == pytest.approx(most / 500.0 / 1e6, rel=0.01)
 
 
-def test_times_that_make_no_sense_are_refused() -> None:
+@pytest.mark.parametrize(
+    "times", [{"flush": 1.0}, {"flush": 4.0}, {"multiply_add": 3.0}, {"empty": 0.0}, {"empty": -1.0}]
+)
+def test_times_that_make_no_sense_are_refused(times: dict[str, float]) -> None:
     odd: Any = Pretended()
-    odd.times["flush"] = 1.0
+    odd.times |= times
     with pytest.raises(DeviceError, match="in other use"):
         calibrate(odd)
     assert rates.calibrated(GPU).rates.source != "calibrated"
+
+
+def test_numpy_has_no_rates() -> None:
+    with pytest.raises(DeviceError, match="NumPy runs no kernels"):
+        calibrate(NumpyRuntime())
+
+
+@pytest.mark.parametrize("later", [3.0, 5.0])
+def test_the_least_time_of_an_empty_kernel_counts(later: float) -> None:
+    calibrate(Pretended())  # type: ignore[arg-type]
+    again: Any = Pretended()
+    again.times["empty"] = later
+    assert calibrate(again).empty_us == min(4.0, later)
 
 
 @pytest.mark.parametrize("device", [GPU, CPU, replace(CPU, lanes=8), replace(CPU, lanes=4)])

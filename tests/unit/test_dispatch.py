@@ -45,6 +45,7 @@ from tilewright.store.sources import Sources
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import TuneResult
 from tilewright.tuning.options import TuneOptions
+from tilewright.tuning.protocol import Job
 
 LAYER = Problem.parse("n1c64h56w56k128r3s3p1-f32")
 DEVICE = for_architecture("sm_90")
@@ -652,6 +653,86 @@ def test_an_empty_space_is_passed_over_with_its_reason(monkeypatch: pytest.Monke
     assert search.make("all", Tiles(), LAYER, DEVICE).propose(3) == []
 
 
+def test_who_wants_the_same_bits_each_time_gets_no_hint_that_turns_out_to_give_others(
+    box: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choices, "verified", lambda *_: record(4, deterministic=False))
+    box.add(record(4), "imported")
+    assert choose(box, deterministic=True)[0] == "tiles:t=2"
+    monkeypatch.setattr(choices, "verified", lambda *_: record(5))
+    box.clear()
+    box.add(record(5), "imported")
+    plan_cache.forget()
+    assert choose(box) == ("tiles:t=5", "imported, verified here")
+
+
+def test_who_wants_the_same_bits_each_time_gets_no_winner_of_a_layer_alike_that_gives_others(
+    box: Store,
+) -> None:
+    """Nor one that this layer may not have: its record, made by hand, says other things than its family."""
+    for t, words in ((5, "+silu"), (9, "+bias"), (6, "+bias+silu")):
+        box.add(winner(t, 1.0, deterministic=True, problem=f"{LAYER}{words}"))
+
+    def alike(deterministic: bool) -> list[str]:
+        request = Request(Problem.parse(f"{LAYER}+relu"), deterministic)
+        found = list(choices.candidates(request, DEVICE, "c1", box, lambda config: None))
+        return sorted(str(config) for config, why in found if why.like)
+
+    assert (alike(True), alike(False)) == (["tiles:t=6"], ["tiles:t=5", "tiles:t=6"])
+
+
+def test_winners_from_elsewhere_are_verified_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the references are there; where these cannot be made, nothing is said of the config."""
+    told: list[Any] = []
+
+    class Child:
+        def __init__(self, job: Job) -> None:
+            told.append((job.problem, job.backend, job.index))
+
+        def __enter__(self) -> Child:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            told.append("ended")
+
+        def prepare(self) -> None:
+            told.append("prepared")
+            if len(told) > 5:
+                raise RunError("no memory for the references")
+
+        def run(self, config: Config, full: bool = False) -> Record:
+            told.append((config, full))
+            return record(4)
+
+    monkeypatch.setattr("tilewright.tuning.worker.Worker", Child)
+    there: Any = SimpleNamespace(device=replace(DEVICE, index=1))
+    assert choices.verified(LAYER, there, tile(4)) == record(4)
+    assert told == [(str(LAYER), "cuda", 1), "prepared", (tile(4), True), "ended"]
+    with pytest.warns(RuntimeWarning, match="not used: no memory for the references"):
+        assert choices.verified(LAYER, there, tile(4)) is None
+    assert told[-1] == "ended"
+
+
+def test_a_hint_that_was_verified_runs_though_it_cannot_be_remembered(
+    box: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choices, "verified", Judge())
+    box.add(record(4), "imported")
+
+    def fail(*given: object) -> None:
+        raise StoreBusy("another process writes")
+
+    monkeypatch.setattr(box, "add", fail)
+    with pytest.warns(RuntimeWarning, match="the store cannot be written: another process writes"):
+        assert choose(box) == ("tiles:t=4", "imported, verified here")
+
+
+def test_the_stored_winner_is_of_exactly_these_kernels(box: Store) -> None:
+    box.add_all([record(2, 1.0, context={"compiler": "c0"}), record(4, 5.0)])
+    found = choices.stored(Request(LAYER), RUNTIME, box)
+    assert found and found.config == "tiles:t=4"
+
+
 WON = {"compiler": "c1", "stage": "final", "raced": "tiles slabs"}
 
 
@@ -721,12 +802,44 @@ def test_a_layer_is_settled_for_the_families_that_raced(box: Store, two: None) -
     assert not known(), "all have raced, but with other kernels"
     box.add(record(4, 5.0, context=WON))
     assert known() and known("tiles")
+    box.add(record(2, 0.1, context=WON | {"compiler": "c0"}))
+    assert once.settled(Request(LAYER), RUNTIME, box) == record(4, 5.0, context=WON)
     for faster in (slab(6, 1.0, stage="final", raced="slabs"), slab(4, 0.5, stage="final", raced="slabs")):
         box.add(faster)
         assert known() and known("tiles"), "all have raced, though one of them once more"
     assert once.settled(Request(LAYER), RUNTIME, box) == faster
     box.add(replace(slab(4, 0.5), outcome="correctness"))
     assert once.settled(Request(LAYER), RUNTIME, box).config == "slabs:t=6"
+
+
+def test_a_search_for_any_winner_settles_none_that_gives_the_same_bits(box: Store, two: None) -> None:
+    box.add_all([record(5, 1.0, context=WON), record(4, 2.0, standing=Standing.FINALIST)])
+    assert once.settled(Request(LAYER), RUNTIME, box) is not None
+    assert once.settled(Request(LAYER, deterministic=True), RUNTIME, box) is None
+
+
+def test_what_is_tuned_once_is_told_kept_and_shares_its_processes(
+    box: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def search(*_: Any, **named: Any) -> TuneResult:
+        asked.append(named)
+        return TuneResult(record(4), (), (), 1.0, 0)
+
+    monkeypatch.setattr(once, "tune", search)
+    monkeypatch.setattr(once, "require_room", lambda *_: None)
+    more: Any = {"progress": asked.append, "children": object()}
+    once.tune_once(LAYER, RUNTIME, box, TuneOptions(), **more)
+    assert asked == [{"store": box, **more}]
+
+    def refuse() -> None:
+        raise StoreBusy("read only")
+
+    monkeypatch.setattr(box, "require_writable", refuse)
+    with pytest.raises(StoreBusy):
+        once.tune_once(LAYER, RUNTIME, box, TuneOptions(again=True))
+    assert len(asked) == 1, "nothing is tuned that could not be kept"
 
 
 def test_tuning_again_gives_plans_of_the_new_winner(

@@ -127,6 +127,15 @@ def test_memory_and_f64_are_raised_too(runtime: Any) -> None:
     assert runtime.device.rates.read_gbs > 22 and runtime.device.rates.f32_tflops > 0.44
 
 
+def test_times_that_say_nothing_of_the_rates_leave_them(runtime: Any) -> None:
+    """Of a device that was never calibrated; or shorter than what an empty kernel takes."""
+    never = SimpleNamespace(device=replace(CPU, rates=replace(CORES, source="datasheet")))
+    least = floor_us(LAYER, CPU)
+    assert outdone(never, LAYER, 0.8 * least) == least and never.device.rates.source == "datasheet"  # type: ignore[arg-type]
+    for us in (CORES.empty_us, 0.5 * CORES.empty_us):
+        assert outdone(runtime, LAYER, us) == least and runtime.device is CPU
+
+
 def test_what_datasheets_say_stays(runtime: Any) -> None:
     gpu = SimpleNamespace(device=replace(H100, rates=replace(H100.rates, source="calibrated")))
     for dtype in ("f16", "tf32", "accurate"):
@@ -134,3 +143,7 @@ def test_what_datasheets_say_stays(runtime: Any) -> None:
         fast = floor(problem, H100).empty_us + 0.9 * floor(problem, H100).arithmetic_us
         outdone(gpu, problem, fast)  # type: ignore[arg-type]
         assert gpu.device.rates.f32_tflops == H100.rates.f32_tflops, dtype
+    f32 = Problem.parse("n8c64h56w56k64r3s3p1-f32")
+    fast = floor(f32, H100).empty_us + 0.9 * floor(f32, H100).arithmetic_us
+    assert outdone(gpu, f32, fast) == pytest.approx(fast)  # type: ignore[arg-type]
+    assert gpu.device.rates.f32_tflops > 1.1 * H100.rates.f32_tflops, "f32 is measured there, too"

@@ -92,6 +92,13 @@ def test_steady_contestant_stops_at_the_minimum() -> None:
     assert all(flush for _, flush in clock.log)
 
 
+def test_nobody_is_dropped_and_nothing_stops_before_the_fewest_rounds() -> None:
+    clock = FakeClock()
+    runs = {"a": clock.contestant("a", steady(100.0)), "b": clock.contestant("b", steady(200.0))}
+    got = measure(runs, clock, Limits(min_rounds=9, drop=True))
+    assert (got["a"].runs, got["b"].runs) == (9, 9)
+
+
 def test_noise_is_measured_until_the_interval_is_small() -> None:
     clock = FakeClock()
     got = measure({"a": clock.contestant("a", noisy(100.0, 5.0))}, clock)["a"]
@@ -209,15 +216,14 @@ def test_known_best_drops_a_candidate() -> None:
 
 
 def test_separate_goes_on_until_one_is_left() -> None:
-    clock = FakeClock()
-    runs = {
-        "a": clock.contestant("a", noisy(100.0, 1.0, 1)),
-        "b": clock.contestant("b", noisy(100.6, 1.0, 2)),
-    }
-    loose = measure(runs, clock, Limits(drop=True, max_rounds=400))
-    tight = measure(runs, clock, Limits(drop=True, max_rounds=400, separate=True))
-    assert tight["a"].runs > loose["a"].runs
-    assert tight["b"].runs < 400
+    def measured(separate: bool) -> dict[str, Measurement]:
+        clock = FakeClock()
+        times = {"a": noisy(100.0, 1.0, 1), "b": noisy(100.6, 1.0, 2)}
+        runs = {name: clock.contestant(name, each) for name, each in times.items()}
+        return measure(runs, clock, Limits(drop=True, max_rounds=400, separate=separate))
+
+    loose, tight = measured(False), measured(True)
+    assert 400 > tight["b"].runs > 3 * loose["b"].runs
     assert tight["a"].cold_us + tight["a"].ci95_us < tight["b"].cold_us + tight["b"].ci95_us
 
 
@@ -234,15 +240,17 @@ def test_without_contestants_there_is_nothing_to_measure() -> None:
 
 
 def stat(user: int, idle: int, steal: int) -> str:
-    return f"cpu  {user} 7 30 {idle} 50 0 10 {steal} 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n"
+    more = user - 100
+    busy = f"{user} {7 + more} {30 + 2 * more} {idle} 50 {more // 2} {10 + more // 2}"
+    return f"cpu  {busy} {steal} 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n"
 
 
 @pytest.mark.parametrize(
     ("unified", "after", "stolen"),
     [
-        (True, stat(180, 9000, 120), 0.2), (True, stat(200, 9000, 100), 0.0),
+        (True, stat(116, 9000, 120), 0.2), (True, stat(200, 9000, 100), 0.0),
         (True, stat(100, 9000, 100), 0.0), (True, "intr 0\n", 0.0), (True, "cpu 1 2 3\n", 0.0),
-        (False, stat(180, 9000, 120), 0.0),
+        (False, stat(116, 9000, 120), 0.0),
     ],
 )  # fmt: skip
 def test_time_that_the_host_of_a_cpu_took_is_noise(

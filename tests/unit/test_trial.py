@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from test_verify import CONFIG, PROBLEM, Host
 
+from tilewright.errors import RunError
+from tilewright.kernels.untuned.reference import Reference
+from tilewright.measuring.rounds import Limits
 from tilewright.tuning import trial
 from tilewright.tuning.protocol import Job
 from tilewright.tuning.trial import Trials
@@ -65,6 +68,31 @@ def test_after_one_that_is_too_slow_the_next_is_judged_by_itself(trials: Trials,
     wrong, spoilt = trials.run(CONFIG, HOUR_US, full=False)
     assert (wrong.outcome, spoilt) == ("correctness", False)
     assert wrong.check and not wrong.check.ok and "too long" not in wrong.reason
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_two_runs_that_agree_do_not_make_a_config_deterministic(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch, says: bool
+) -> None:
+    """Where the order of additions is left to chance, the next two may differ."""
+    monkeypatch.setattr(Reference, "deterministic", lambda self, config: says)
+    found = trials.run(CONFIG, HOUR_US, full=False)[0]
+    assert found.check and found.check.repeatable and found.deterministic == says
+
+
+def test_finalists_are_checked_in_full(trials: Trials, planted: Planted) -> None:
+    def spread(y: Any, x: Any) -> None:
+        y[:] += y.dtype.type(0) * x.sum()
+
+    limits = Limits(max_rounds=1, warm_runs=0)
+    (right,) = trials.final([CONFIG], limits)
+    planted.fault = spread
+    (wrong,) = trials.final([CONFIG], limits)
+    assert right.check and right.check.ok and right.measurement.runs == 1
+    assert wrong.check and not wrong.check.ok and "NaN and infinity in x" in wrong.check.reason
+    planted.fault = write_x
+    with pytest.raises(RunError, match=f"spoilt by {CONFIG}"):
+        trials.final([CONFIG], limits)
 
 
 @pytest.mark.parametrize("which", [0, 1])

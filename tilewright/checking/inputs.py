@@ -73,7 +73,7 @@ def _largest(problem: Problem) -> int:
     room = _EXACT_SUMS[problem.dtype]
     for most in range(_MOST, 0, -1):
         total = abs(e.alpha) * terms * most**2 + (abs(e.beta) + e.bias) * most
-        if max(terms * most**2, total / min(factors) * window) <= room:
+        if total / min(factors) * window <= room:  # no less than the sum alone
             return most
     return 0
 
