@@ -236,6 +236,7 @@ def tune(
     Returns:
         A result with the winner's Record (``winner``), the outcomes of this search (``records``) and the time
         it took (``seconds``). If the winner was already ``known``, there are no records and seconds is 0.
+        All members: ``help(tilewright.tuning.events.TuneResult)``.
 
     Raises:
         ProblemError: the problem string is malformed, the batch is 0, the arrays do not fit into memory, or

@@ -17,9 +17,10 @@ ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-def test_without_pytorch_its_example_says_so_in_a_line() -> None:
+@pytest.mark.parametrize("name", ["pytorch_layer.py", "pytorch_network.py"])
+def test_without_pytorch_its_examples_say_so_in_a_line(name: str) -> None:
     code = "import runpy, sys; sys.modules['torch'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
-    command = [sys.executable, "-c", code, str(ROOT / "examples" / "pytorch_layer.py")]
+    command = [sys.executable, "-c", code, str(ROOT / "examples" / name)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and done.stdout == ""

@@ -20,7 +20,7 @@ Problems = Annotated[
     typer.Argument(
         metavar="LAYERS",
         help=f"Suites ({', '.join(shapes.suites())}), single layers of them (R12, resnet:R12), files of "
-        "layers and single ones of them (layers.txt, layers.txt:R12), each maybe with steps behind it "
+        "layers and single layers of one (layers.txt, layers.txt:R12), each optionally followed by steps "
         "(resnet+bias+relu), or problem strings (n1c512h7w7k512r3s3p1-f32; see 'tilewright --help').",
     ),
 ]
@@ -57,18 +57,18 @@ Arch = Annotated[
 _DTYPES = ", ".join(PRECISIONS).replace("q8", "q8 (-i8+requant)")
 Dtype = Annotated[
     str | None,
-    typer.Option("--dtype", metavar="TYPE", help=f"Use this dtype in place of the layers' own: {_DTYPES}."),
+    typer.Option("--dtype", metavar="TYPE", help=f"Use this dtype instead of the layer's own: {_DTYPES}."),
 ]
 Layout = Annotated[
     str | None,
     typer.Option(
-        "--layout", metavar="LAYOUT", help="Use this layout in place of the layers' own: nchw, nhwc or both."
+        "--layout", metavar="LAYOUT", help="Use this layout instead of the layer's own: nchw, nhwc or both."
     ),
 ]
 OneLayout = Annotated[
     str | None,
     typer.Option(
-        "--layout", metavar="LAYOUT", help="Use this layout in place of the layer's own: nchw or nhwc."
+        "--layout", metavar="LAYOUT", help="Use this layout instead of the layer's own: nchw or nhwc."
     ),
 ]
 BudgetText = Annotated[
@@ -89,7 +89,7 @@ Resume = Annotated[
 ]
 Batch = Annotated[
     int | None,
-    typer.Option("--batch", metavar="N", min=1, help="Use this batch size in place of the layers' own."),
+    typer.Option("--batch", metavar="N", min=1, help="Use this batch size instead of the layer's own."),
 ]
 Families = Annotated[
     str | None,
@@ -125,7 +125,7 @@ ConfigText = Annotated[
         "--config",
         metavar="CONFIG",
         help="Use this kernel: a name that 'tilewright configs' lists, or family:name=value.name=value. "
-        "Default: the tuned winner; if there is none, that of a layer alike, or the model's choice.",
+        "Default: the tuned winner; if there is none, that of a similar layer, or the model's choice.",
     ),
 ]
 JsonFile = Annotated[

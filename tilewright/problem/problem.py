@@ -42,8 +42,20 @@ class Operand:
 class Problem:
     """One layer: y = pool(act(alpha * conv + beta * z + bias)), conv[n,k,p,q] = sum of x * w over c,r,s.
 
-    Sizes count elements. ``c`` and ``k`` count the channels of all groups, so the filter has the shape
-    (k, c / groups, r, s). ``pad`` is (top, bottom, left, right). ``dtype`` is the dtype of x and w:
+    Attributes:
+        c, h, w: channels of all groups, height and width of x, in elements.
+        k, r, s: output channels of all groups, height and width of the filter, whose shape is
+            (k, c / groups, r, s).
+        n: batch.
+        pad: rows and columns of zeros around x: (top, bottom, left, right).
+        stride, dilation: (height, width).
+        groups: groups of channels; c for depthwise.
+        dtype: of x and w, see below.
+        layout_in, layout_out: of x, and of y and z: nchw or nhwc.
+        math: how f32 tensors are multiplied, see below.
+        epilogue: what follows the convolution; see ``Epilogue``.
+
+    ``dtype`` is one of these:
 
     - f64, f32, f16, bf16: y, the bias and z have the same dtype.
     - i8: sums are i32, and so are y, the bias and z.

@@ -1,0 +1,66 @@
+"""Write the convolutions of a PyTorch network as a file of layers, for ``tilewright tune layers.txt``.
+
+Put your own network and input in place of those at the end.
+"""
+
+import sys
+
+import tilewright as tw
+from tilewright.problem.epilogue import Epilogue
+
+try:
+    import torch
+except ImportError:
+    sys.exit("this example needs PyTorch: in tilewright's folder run pip install -e '.[torch]'")
+
+DTYPES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+
+
+def padding(conv):
+    """Return the padding of a Conv2d: (top, bottom, left, right)."""
+    if conv.padding == "same":
+        totals = [d * (size - 1) for d, size in zip(conv.dilation, conv.kernel_size, strict=True)]
+        return tuple(side for total in totals for side in (total // 2, total - total // 2))
+    high, wide = (0, 0) if conv.padding == "valid" else conv.padding
+    return high, high, wide, wide
+
+
+def problem(conv, x):
+    """Return a Conv2d on an input of shape (N, C, H, W) as a Problem."""
+    last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+    layout = "nhwc" if last else "nchw"
+    n, c, h, w = x.shape
+    return tw.Problem(
+        n=n, c=c, h=h, w=w, k=conv.out_channels, r=conv.kernel_size[0], s=conv.kernel_size[1],
+        pad=padding(conv), stride=conv.stride, dilation=conv.dilation, groups=conv.groups,
+        dtype=DTYPES[x.dtype], layout_in=layout, layout_out=layout,
+        epilogue=Epilogue(bias=conv.bias is not None),
+    )  # fmt: skip
+
+
+def layers(network, x):
+    """Run a network on x; return a module's name for each different layer among its Conv2d."""
+    found = {}
+
+    def note(name):
+        def hook(conv, inputs, _output):
+            if conv.padding_mode == "zeros":
+                found.setdefault(problem(conv, inputs[0]), name)
+
+        return hook
+
+    convs = [(name, one) for name, one in network.named_modules() if isinstance(one, torch.nn.Conv2d)]
+    hooks = [one.register_forward_hook(note(name)) for name, one in convs]
+    with torch.no_grad():
+        network(x)
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+network = torch.nn.Sequential(
+    torch.nn.Conv2d(3, 32, 3, stride=2, padding=1, bias=False), torch.nn.ReLU(),
+    torch.nn.Conv2d(32, 32, 3, padding="same", groups=32), torch.nn.Conv2d(32, 64, 1), torch.nn.ReLU(),
+)  # fmt: skip
+for layer, name in layers(network, torch.randn(1, 3, 64, 64)).items():
+    print(f"layer{name} {layer}")
