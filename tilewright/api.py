@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tilewright.arguments.choices import (
+from tilewright.arguments.layer import problem_of, runtime_for
+from tilewright.arguments.settings import (
     as_budget,
     as_config,
     as_families,
@@ -19,7 +20,6 @@ from tilewright.arguments.choices import (
     as_store,
     as_strategy,
 )
-from tilewright.arguments.layer import problem_of, runtime_for
 from tilewright.arrays.look import look, look_at
 from tilewright.arrays.untraced import untraced
 from tilewright.arrays.view import Array
