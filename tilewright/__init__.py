@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tilewright.problem.epilogue import Epilogue, Pool
     from tilewright.record import Check, Measurement, Record
     from tilewright.store import Store
+    from tilewright.tuning.events import TuneResult
 
 __version__ = "0.1.0"
 
@@ -51,13 +52,14 @@ _HOMES = {
         "OutputError", "PeerError", "ProblemError", "RunError", "StoreError", "TilewrightError",
     ), "errors"),
     "Config": "kernels.config", "Device": "device", "Problem": "problem", "Store": "store",
+    "TuneResult": "tuning.events",
 }  # fmt: skip
 
 __all__ = [
     "ArrayError", "BudgetError", "Check", "CompileError", "Config", "ConfigError", "Device", "DeviceError",
     "Epilogue", "LayerPlan", "Measurement", "OutOfMemory", "OutputError", "PeerError", "Pool", "Problem",
-    "ProblemError", "Record", "RunError", "Store", "StoreError", "TilewrightError", "conv2d", "forget",
-    "plan", "tune",
+    "ProblemError", "Record", "RunError", "Store", "StoreError", "TilewrightError", "TuneResult", "conv2d",
+    "forget", "plan", "tune",
 ]  # fmt: skip
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tilewright.arguments.choices import (
+from tilewright.arguments.layer import problem_of, runtime_for
+from tilewright.arguments.settings import (
     as_budget,
     as_config,
     as_families,
@@ -19,7 +20,6 @@ from tilewright.arguments.choices import (
     as_store,
     as_strategy,
 )
-from tilewright.arguments.layer import problem_of, runtime_for
 from tilewright.arrays.look import look, look_at
 from tilewright.arrays.untraced import untraced
 from tilewright.arrays.view import Array
@@ -225,7 +225,7 @@ def tune(
             under a minute.
         strategy: what to try first: "model" (fastest as predicted), "local" (neighbours of good configs),
             "random" or "all".
-        seed: seed of the search and of the random inputs.
+        seed: seed of the random inputs and of the order in which configs are tried.
         deterministic: use only kernels that give the same bits each time.
         family: search this family only, such as ``"direct"``, or these, ``["direct", "gemm"]``; ``"plain"``
             means all but Winograd, Strassen, toeplitz and grouped_mma; None: all that support the layer.
@@ -236,7 +236,7 @@ def tune(
     Returns:
         A result with the winner's Record (``winner``), the outcomes of this search (``records``) and the time
         it took (``seconds``). If the winner was already ``known``, there are no records and seconds is 0.
-        All members: ``help(tilewright.tuning.events.TuneResult)``.
+        All members: ``help(tw.TuneResult)``.
 
     Raises:
         ProblemError: the problem string is malformed, the batch is 0, the arrays do not fit into memory, or

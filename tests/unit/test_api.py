@@ -978,6 +978,11 @@ def test_every_public_name_is_there(name: str) -> None:
         tw.nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
+def test_what_is_returned_has_a_public_name() -> None:
+    for call in (tw.plan, tw.tune):
+        assert call.__annotations__["return"] in tw.__all__, call
+
+
 def test_a_store_that_cannot_be_used_is_said_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "file" / "x"))

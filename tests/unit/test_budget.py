@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tilewright.arguments.choices import as_budget
+from tilewright.arguments.settings import as_budget
 from tilewright.errors import BudgetError
 from tilewright.tuning.budget import Budget
 

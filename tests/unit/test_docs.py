@@ -109,6 +109,15 @@ def test_every_family_suite_and_command_is_told_of() -> None:
         assert f"tilewright {name}" in read["README.md"], name
 
 
+def test_dtypes_of_each_family_are_those_that_it_computes() -> None:
+    text = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
+    told = {}
+    for names, dtypes in re.findall(r"^\| \[([^]]*)\]\(#[^|]*\|[^|]*\| ([^|]*) \|", text, re.MULTILINE):
+        told |= dict.fromkeys(re.findall(r"`(\w+)`", names), set(dtypes.split(", ")))
+    computed = {one.name: {Problem.parse(each).precision for each in one.examples} for one in FAMILIES}
+    assert told == {name: found for name, found in computed.items() if name != "reference"}
+
+
 def test_every_activation_is_told_of() -> None:
     table = (ROOT / "docs" / "problems.md").read_text(encoding="utf-8")
     for name, one in ACTIVATIONS.items():

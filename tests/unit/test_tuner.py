@@ -64,7 +64,7 @@ def test_all_finds_the_best() -> None:
 def test_a_result_is_shown_in_a_line(worker: type[FakeWorker]) -> None:
     assert repr(go("5trials")).startswith(f"<tuned {PROBLEM}: row:i=4, 96.5 us; 5 tried in ")
     worker.outcomes = {i: "runtime" for i in range(100)}
-    assert repr(go()).startswith(f"<tuned in vain: {PROBLEM}: no config was right")
+    assert repr(go()).startswith(f"<no winner: {PROBLEM}: no config was right")
 
 
 def test_trials_are_counted_exactly(worker: type[FakeWorker]) -> None:

@@ -43,7 +43,7 @@ def model_report(
     dtype: options.Dtype = None,
     layout: options.Layout = None,
     strategy: options.Strategy = None,
-    seed: options.Seed = 0,
+    seed: options.SearchSeed = 0,
     records: Records = None,
     save: Save = None,
     json_file: options.JsonFile = None,

@@ -144,7 +144,7 @@ def asked(
         return Asked(found, Request(found.problem, deterministic, families))
     if family is not None:
         raise options.OptionError(f"--config {config} and --family {family}: give only one of them")
-    from tilewright.arguments.choices import as_config
+    from tilewright.arguments.settings import as_config
 
     chosen = as_config(config, found.problem, deterministic)
     return Asked(found, Request(found.problem, deterministic), chosen)

@@ -113,7 +113,20 @@ Strategy = Annotated[
 Seed = Annotated[
     int,
     typer.Option(
-        "--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of the random inputs and of the search."
+        "--seed",
+        metavar="N",
+        min=0,
+        max=2**31 - 1,
+        help="Seed of the random inputs and of the order in which configs are tried.",
+    ),
+]
+InputSeed = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of the random inputs.")
+]
+SearchSeed = Annotated[
+    int,
+    typer.Option(
+        "--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of the order in which configs are tried."
     ),
 ]
 Deterministic = Annotated[

@@ -27,7 +27,7 @@ def run(
     config: options.ConfigText = None,
     family: options.Families = None,
     deterministic: options.Deterministic = False,
-    seed: options.Seed = 0,
+    seed: options.InputSeed = 0,
     json_file: options.JsonFile = None,
 ) -> None:
     """Check and time the kernel of one layer.

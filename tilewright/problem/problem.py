@@ -169,7 +169,7 @@ class Problem:
 
     @property
     def precision(self) -> str:
-        """The dtype as PRECISIONS has it; for tf32 and accurate, the math instead."""
+        """f64, f32, f16, bf16, i8, f8, q8, tf32 or accurate: ``dtype``, or ``math`` if that is not strict."""
         return self.dtype if self.math == "strict" else self.math
 
     @property
@@ -279,7 +279,7 @@ class Problem:
         return sum(operand.nbytes for operand in self.operands.values())
 
     def with_dtype(self, name: str) -> Problem:
-        """Return the same layer in another dtype or math (a name of PRECISIONS)."""
+        """Return the same layer in another dtype or math (as ``precision`` names them)."""
         epilogue = Epilogue.parse(self.epilogue.text(self.dtype).split("+")[1:])
         return replace(self, dtype=name, math="strict", epilogue=epilogue)
 

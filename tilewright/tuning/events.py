@@ -89,7 +89,7 @@ class TuneResult:
         """A summary for people: the fields hold every trial."""
         figure = self.best and self.best.measurement
         if not (self.best and figure):
-            return f"<tuned in vain: {self.failure}>"
+            return f"<no winner: {self.failure}>"
         took = KNOWN if self.known else f"{len(self.records)} tried in {self.seconds:.1f} s"
         took += "; the budget ended the search: a larger one goes on" if self.best.search.cut else ""
         return f"<tuned {self.best.problem}: {self.best.config}, {figure.cold_us:.1f} us; {took}>"
