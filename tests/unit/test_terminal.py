@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+import os
 import re
 import sys
 from dataclasses import replace
@@ -49,6 +50,19 @@ def test_no_figure_is_cut_short(
     assert all(cell in text for row in (HEAD, *ROWS) for cell in row[:-1])
     assert all(len(line) <= width for line in text.splitlines()[1:])
     assert ("█" * 24 in text) == (width >= 100)
+
+
+@pytest.mark.parametrize("table", [WIDE, WORDS], ids=["wide", "words"])
+def test_a_width_of_0_is_no_width(
+    table: Table, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The terminal is asked for its own."""
+    monkeypatch.setattr("os.get_terminal_size", lambda *_: os.terminal_size((80, 24)))
+    assert shown(table, 0, monkeypatch, capsys) == shown(table, 80, monkeypatch, capsys)
+    _terminal(monkeypatch, 0)
+    with ProgressBar(1, "tuning") as progress:
+        progress.finished("R12: done")
+    assert "R12: done\n" in capsys.readouterr().err
 
 
 def test_a_table_that_fits_is_whole() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,7 @@ from tilewright.report.table import Table, as_text
 from tilewright.report.terminal import pieces, rich_table, word_lines
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress as RichProgress
 
     from tilewright.problem import Problem
@@ -31,9 +33,7 @@ _LONG_S = 30.0
 def show(table: Table) -> None:
     """Print a table: for a person on a terminal, aligned lines otherwise."""
     if sys.stdout.isatty():
-        from rich.console import Console
-
-        console = Console(highlight=False, markup=False)
+        console = _console()
         if table.title:
             console.print(table.title, style="italic", soft_wrap=True)
         for line in word_lines(table, console.width) if table.words else ():
@@ -44,6 +44,14 @@ def show(table: Table) -> None:
             console.print(note, soft_wrap=True)
     else:
         print(as_text(table))
+
+
+def _console(stderr: bool = False) -> Console:
+    """Return rich's view of the terminal. COLUMNS=0 is no width: rich would print nothing at all."""
+    from rich.console import Console
+
+    width = shutil.get_terminal_size().columns if os.environ.get("COLUMNS") == "0" else None
+    return Console(stderr=stderr, width=width, highlight=False, markup=False)
 
 
 def remark(text: str) -> None:
@@ -129,9 +137,8 @@ class ProgressBar:
 
 
 def _bar() -> RichProgress:
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     doing = TextColumn("{task.description}", markup=False)
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), doing)
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    return Progress(*columns, console=_console(stderr=True), transient=True)
