@@ -83,6 +83,14 @@ def test_the_layer_can_be_read_without_its_string(cpu: Runtime, tmp_path: Path) 
     assert told == {"stride": [1, 2], "padding": pads, "dilation": [2, 1], "groups": 2}
     assert [about[f"layout_{what}"] for what in ("in", "out", "w")] == ["nchw", "nhwc", "kcrs"]
     assert [about[name] for name in ("dtype", "dtype_added", "dtype_out")] == ["i8", "i32", "i32"]
+    assert about["flops"] == 2 * (2 * 4 * 6 * 4) * (4 * 3 * 2) and about["bytes"] == 1008 + 96 + 16 + 768
+    assert about["shapes"]["x"] == [2, 8, 9, 7] and about["shapes"]["y"] == [2, 6, 4, 4]
+    assert [(one["name"], one["nbytes"], one["zeroed"], one["what"]) for one in about["buffers"]] == [
+        ("x", 1008, False, "input, 2x8x9x7 nchw, i8"), ("w", 96, False, "filter, 4x4x3x2 kcrs, i8"),
+        ("bias", 16, False, "bias, 4, i32"), ("z", 64, False, "bound, never read"),
+        ("y", 768, False, "output, 2x6x4x4 nhwc, i32"),
+    ]  # fmt: skip
+    assert "TW_BUF_Y,  // output, 2x6x4x4 nhwc, i32\n" in (tmp_path / "out" / "layer.h").read_text()
     needed = "CL/cl.h and libOpenCL (Debian: opencl-c-headers, ocl-icd-opencl-dev)"
     assert needed in (tmp_path / "out" / "layer.h").read_text()
 
