@@ -22,7 +22,7 @@ from tilewright.errors import StoreError
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
-from tilewright.record import Estimate
+from tilewright.record import Estimate, Outcome
 from tilewright.search import experience, model, ranking, trials_file
 from tilewright.search.experience import FASTEST, KEPT, Experience, Lesson, learn, shipped
 from tilewright.search.places import PARTS, makeup
@@ -306,6 +306,12 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert before[4:8] == bytes(4), "no time of day"
     trials_file.write(path, DEVICE, found)
     assert path.read_bytes() == before
+
+
+def test_the_time_of_a_wrong_answer_is_not_read(tmp_path: Path) -> None:
+    path, record = tmp_path / "some.gz", outcome(Config.make("direct", dict(tk=1)), 9.0, HERE)
+    trials_file.write(path, DEVICE, [replace(record, outcome=Outcome.WRONG)])
+    assert len(trials_file.read(path)[1]) == 1 and trials_file.read_times(path) == (DEVICE, {})
 
 
 @pytest.mark.parametrize("read", (trials_file.read, trials_file.device_of))
