@@ -722,6 +722,33 @@ def test_cuda_launches_go_to_the_callers_stream(cupy: FakeCupy, monkeypatch: pyt
     assert cupy.waits == 0
 
 
+def test_filters_are_packed_on_the_callers_stream(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On another a kernel might read what is not packed yet; a stream packs into one buffer each time."""
+    runtime, packs_into, packs = cupy.runtime("cuda"), Plan.pack_into, list[tuple[int | None, Any]]()
+    packs_w(monkeypatch, 0)
+    launch = runtime.launch
+
+    def noted(loaded: Any, one: Any, given: Any, stream: int | None = None) -> None:
+        if one == "packing":
+            packs.append((stream, given[1]))
+            given[1].owner[: given[0].nbytes] = given[0].owner
+        else:
+            launch(loaded, one, given, stream)
+
+    monkeypatch.setattr(Plan, "pack_into", packs_into)
+    monkeypatch.setattr(Plan, "_load_packer", lambda plan: ("program", "packing"))
+    monkeypatch.setattr(runtime, "launch", noted)
+    monkeypatch.setattr(arguments.layer, "open_runtime", cupy.runtime)
+    for stream in (5, 6, 5):
+        cupy.stream = stream
+        near(tw.conv2d(cupy.array(X), cupy.array(W)).data_, expected("n2c4h7w9k6r3s2-f32", X, W))
+    layer = LayerPlan(Plan.make(runtime, Problem.parse("n2c4h7w9k6r3s2-f32"), Config.parse("reference:v=1")))
+    layer.pack(cupy.array(W))
+    assert [stream for stream, _ in packs] == [5, 6, 5, 5] and cupy.waits == 0
+    (_, first), (_, second), (_, third), (_, own) = packs
+    assert first is third and len({id(first), id(second), id(own)}) == 3
+
+
 def test_streams_share_no_workspace_and_no_constant_memory(cupy: FakeCupy) -> None:
     """A loaded program has one constant memory; a plan that has neither is shared."""
     fill = Launch("constant", (1, 1, 1), (1, 1, 1), ("w",))
@@ -791,6 +818,9 @@ def test_a_stream_that_records_is_got_ready_without_waiting_for_the_device(
     cupy.stream += 1
     with pytest.raises(RunError, match=r"recording a graph: CUDA: .*; call the plan once .*stream=s\)$"):
         layer(cupy.array(X), packed)
+    monkeypatch.setattr(runtime, "is_recording", lambda stream: False)
+    with pytest.raises(RunError, match="^CUDA: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED$"):
+        layer(cupy.array(X), packed)
 
 
 def test_bound_calls_are_enqueued_on_the_callers_stream(cupy: FakeCupy) -> None:
@@ -847,17 +877,18 @@ def test_streams_share_no_workspace_of_a_bound_call(
 def test_what_a_threads_own_stream_had_goes_with_the_thread(
     recording: bool, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once its work is done; what a graph recorded there goes on to be used."""
+    """Once its work is done; what a graph recorded there goes on to be used, also after other calls."""
     packs_w(monkeypatch, 1000)
     runtime, finished = cupy.runtime("cuda"), list[int]()
     layer = LayerPlan(Plan.make(runtime, Problem.parse("n2c4h7w9k6r3s2-f32"), Config.parse("reference:v=1")))
     x, packed, before = cupy.array(X), layer.pack(cupy.array(W)), layer.allocated_bytes
     monkeypatch.setattr(runtime, "finish", finished.append)
-    monkeypatch.setattr(runtime, "is_recording", lambda stream: recording)
     cupy.stream, held = PER_THREAD, list[int]()
 
     def call() -> None:
-        near(layer(x, packed).data_, expected("n2c4h7w9k6r3s2-f32", X, W))
+        for now in (recording, False):
+            monkeypatch.setattr(runtime, "is_recording", lambda stream, now=now: now)
+            near(layer(x, packed).data_, expected("n2c4h7w9k6r3s2-f32", X, W))
         held.append(layer.allocated_bytes)
 
     for _ in range(3):

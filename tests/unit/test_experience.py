@@ -11,18 +11,19 @@ from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tuning_fakes import outcome
 
-from tilewright.device import for_architecture
+from tilewright.device import Device, for_architecture
 from tilewright.errors import StoreError
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config, Family
 from tilewright.problem import Problem
-from tilewright.record import Estimate
-from tilewright.search import model, ranking, trials_file
+from tilewright.record import Estimate, Outcome
+from tilewright.search import experience, model, ranking, trials_file
 from tilewright.search.experience import FASTEST, KEPT, Experience, Lesson, learn, shipped
 from tilewright.search.places import PARTS, makeup
 from tilewright.search.space import Space
@@ -240,6 +241,18 @@ def test_the_shipped_trials_are_of_layers_that_the_families_take() -> None:
         assert {Config.parse(text).family for text, _ in each.times_us} == {each.family}
 
 
+def test_what_ships_is_read_before_the_device_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All chips of its backend, and no others."""
+    chips = ("sm_80", "sm_90", "sm_120")
+    devices = [for_architecture(arch) for arch in chips]
+    devices[2] = replace(devices[2], backend="opencl")
+    read: list[str] = []
+    monkeypatch.setattr(experience, "_files", lambda: [(TRIALS, device) for device in devices])
+    monkeypatch.setattr(experience, "shipped", read.append)
+    experience.read_shipped("cuda")
+    assert sorted(read) == sorted(device.chip for device in devices[:2])
+
+
 def test_times_alone_are_those_of_the_whole_records() -> None:
     device, records = trials_file.read(TRIALS)
     same, times = trials_file.read_times(TRIALS)
@@ -274,6 +287,47 @@ def test_a_long_line_is_told_in_a_short_one(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="some.gz, line 3: .*yyy") as told:
         trials_file.read(path)
     assert len(str(told.value)) < 300 + len(str(path))
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    """A time as far as it was measured, a failure without one, and the same bytes each time."""
+    path, (first, second) = tmp_path / "some.gz", ranked(HERE)[:2]
+    records = [outcome(first, 10.12345, HERE), outcome(second, None, HERE)]
+    assert trials_file.write(path, DEVICE, records) == 2
+    device, found = trials_file.read(path)
+    told = [(one.problem, one.device, one.family, one.config, one.outcome) for one in found]
+    assert device == DEVICE and told == [
+        (str(HERE), DEVICE.key, "direct", str(config), kind)
+        for config, kind in ((first, "correct"), (second, "compile"))
+    ]
+    assert [one.cold_us for one in found] == [10.123, math.inf] and found[1].measurement is None
+    assert trials_file.read_times(path) == (DEVICE, {(HERE, "direct"): {str(first): 10.123}})
+    before = path.read_bytes()
+    assert before[4:8] == bytes(4), "no time of day"
+    trials_file.write(path, DEVICE, found)
+    assert path.read_bytes() == before
+
+
+def test_the_time_of_a_wrong_answer_is_not_read(tmp_path: Path) -> None:
+    path, record = tmp_path / "some.gz", outcome(Config.make("direct", dict(tk=1)), 9.0, HERE)
+    trials_file.write(path, DEVICE, [replace(record, outcome=Outcome.WRONG)])
+    assert len(trials_file.read(path)[1]) == 1 and trials_file.read_times(path) == (DEVICE, {})
+
+
+@pytest.mark.parametrize("read", (trials_file.read, trials_file.device_of))
+def test_files_from_before_a_device_had_some_fact_are_read(
+    read: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "some.gz"
+    trials_file.write(path, DEVICE, [])
+    head = json.loads(gzip.decompress(path.read_bytes()))
+    for facts, name in ((head["device"], "byte_dots"), (head["device"], "tensor_macs"),
+                        (head["device"]["rates"], "source")):  # fmt: skip
+        del facts[name]
+    path.write_bytes(gzip.compress(json.dumps(head).encode()))
+    found = read(path)
+    device = found if isinstance(found, Device) else found[0]
+    assert device.name == DEVICE.name and (device.byte_dots, device.tensor_macs) == (False, 0)
 
 
 @pytest.mark.parametrize(("name", "value"), (

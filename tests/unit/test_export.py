@@ -75,7 +75,6 @@ def numbers(shape: tuple[int, ...], dtype: str) -> Any:
     return (((index * np.uint32(2654435761)) >> 16) % 3).astype(np.int32).reshape(shape) - 1
 
 
-@needs_nvcc
 def test_the_layer_can_be_read_without_its_string(cpu: Runtime, tmp_path: Path) -> None:
     layer = "n2c8h9w7k4r3s2p0.1.2.0u1x2d2x1g2-i8-nchw2nhwc+bias"
     about = exported(tmp_path / "out", layer, "--device", "cpu", "--config", "reference:v=1")
@@ -84,10 +83,19 @@ def test_the_layer_can_be_read_without_its_string(cpu: Runtime, tmp_path: Path) 
     assert told == {"stride": [1, 2], "padding": pads, "dilation": [2, 1], "groups": 2}
     assert [about[f"layout_{what}"] for what in ("in", "out", "w")] == ["nchw", "nhwc", "kcrs"]
     assert [about[name] for name in ("dtype", "dtype_added", "dtype_out")] == ["i8", "i32", "i32"]
+    assert about["flops"] == 2 * (2 * 4 * 6 * 4) * (4 * 3 * 2) and about["bytes"] == 1008 + 96 + 16 + 768
+    assert about["shapes"]["x"] == [2, 8, 9, 7] and about["shapes"]["y"] == [2, 6, 4, 4]
+    assert [(one["name"], one["nbytes"], one["zeroed"], one["what"]) for one in about["buffers"]] == [
+        ("x", 1008, False, "input, 2x8x9x7 nchw, i8"), ("w", 96, False, "filter, 4x4x3x2 kcrs, i8"),
+        ("bias", 16, False, "bias, 4, i32"), ("z", 64, False, "bound, never read"),
+        ("y", 768, False, "output, 2x6x4x4 nhwc, i32"),
+    ]  # fmt: skip
+    assert "TW_BUF_Y,  // output, 2x6x4x4 nhwc, i32\n" in (tmp_path / "out" / "layer.h").read_text()
     needed = "CL/cl.h and libOpenCL (Debian: opencl-c-headers, ocl-icd-opencl-dev)"
     assert needed in (tmp_path / "out" / "layer.h").read_text()
 
 
+@needs_nvcc
 @pytest.mark.parametrize(
     ("layer", "arch", "config"),
     [

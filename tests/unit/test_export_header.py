@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tilewright.errors import CompileError
 from tilewright.export.bundle import Bundle, bundle
 from tilewright.export.header import header
 from tilewright.kernels import FAMILIES, family_of
+from tilewright.kernels.bound import error_bound
 from tilewright.kernels.family import Blueprint, Config, Family
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
@@ -96,6 +98,23 @@ def by_formula(text: str, pr: Problem, w: Any) -> Any:
     for k in range(pr.kg):
         packed[:, k // tile, : pr.cg, :, k % tile] = rows[:, k]
     return packed
+
+
+@pytest.mark.parametrize(("name", "layer", "exact"), [
+    ("direct", "n1c16h12w12k16r3s3p1-f32+bias+relu", True),
+    ("direct", "n1c16h12w12k16r3s3p1-f32+silu", False),
+    ("winograd4", "n1c16h12w12k16r3s3p1-f32", False),
+])  # fmt: skip
+def test_sums_of_integers_that_are_exact_may_be_off_by_the_rounding_of_y_alone(
+    name: str, layer: str, exact: bool
+) -> None:
+    """A larger bound would let a wrong product pass."""
+    problem, device, one = Problem.parse(layer), for_architecture("sm_90"), family_of(name)
+    config = sample(one, problem, device, random.Random(1))
+    found, of_any = bundled(problem, device, config), error_bound(problem, one.chain(problem, device, config))
+    assert of_any.slope > 0.0 and found.bound == (replace(of_any, slope=0.0) if exact else of_any)
+    told = dict(re.findall(r"#define TW_(SLOPE|UNIT|LEAST|OVERFLOW) (\S+)", header(found)))
+    assert {key.lower(): float(value) for key, value in told.items()} == vars(found.bound)
 
 
 CHECKS = """

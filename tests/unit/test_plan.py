@@ -34,7 +34,7 @@ from tilewright.plans.plan import Plan
 from tilewright.plans.provenance import Basis, Provenance
 from tilewright.problem import Problem
 from tilewright.runtime import list_devices, open_runtime, opening
-from tilewright.runtime.base import Built, Memory
+from tilewright.runtime.base import Built, Memory, Resources
 from tilewright.runtime.host import NumpyRuntime
 from tilewright.search.space import sample
 
@@ -163,6 +163,14 @@ def test_arrays_that_are_not_aligned_share_the_workspace_that_is_alike(
     assert plan.workspace_bytes == 64 + 8 and plan.allocated_bytes == 64 + 8 + 8 + 64
 
 
+def _unaligned(plan: Plan, x: Any, w: Any, b: Any, y: Any) -> dict[str, Memory]:
+    """The memory of a run, of which x is not aligned."""
+    held = np.empty(x.size + 1, np.float32)
+    moved = held[1:].reshape(x.shape)
+    moved[:] = x
+    return {name: plan.runtime.wrap(array) for name, array in dict(x=moved, w=w, bias=b, y=y).items()}
+
+
 def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Reference.blueprint
 
@@ -174,17 +182,62 @@ def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: 
     plan = Plan.make(open_runtime("numpy"), LAYER, REFERENCE)
     assert not plan.of_one_stream
     x, w, b = _arrays()
-    held = np.empty(x.size + 1, np.float32)
-    moved = held[1:].reshape(x.shape)
-    moved[:] = x
     y = np.empty(LAYER.y_shape, np.float32)
-    memories = {name: plan.runtime.wrap(array) for name, array in dict(x=moved, w=w, bias=b, y=y).items()}
+    memories = _unaligned(plan, x, w, b, y)
+    made = []
     for stream in (5, 6, 5):
         plan.run(memories, stream)
         np.testing.assert_array_equal(y, _made()(x, _made().pack(w), b))
-    assert {*plan._unaligned} == {(5, 0), (6, 0)}
+        made.append(plan._unaligned[stream, 0])
+    assert {*plan._unaligned} == {(5, 0), (6, 0)} and made[0] is made[2], "nothing is made anew"
     assert plan._unaligned[5, 0].workspace["copied"] is not plan._unaligned[6, 0].workspace["copied"]
     assert plan.workspace_bytes == 0 and plan.allocated_bytes == 2 * 64
+    plan.let_go_unaligned()
+    assert plan.allocated_bytes == 0 and not plan._unaligned
+
+
+@pytest.mark.parametrize("differs", [False, True])
+def test_streams_share_a_kernel_for_arrays_that_are_not_aligned(
+    differs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it needs no memory; where it is that of aligned arrays, nothing is made."""
+    plain = Reference.blueprint
+
+    def blueprint(kind: Any, *given: Any, aligned: bool = True) -> Blueprint:
+        found = plain(kind, *given, aligned)
+        return found if aligned or not differs else replace(found, defines=(*found.defines, ("NARROW", 1)))
+
+    monkeypatch.setattr(Reference, "blueprint", blueprint)
+    plan = Plan.make(open_runtime("numpy"), LAYER, REFERENCE)
+    memories = _unaligned(plan, *_arrays(), np.empty(LAYER.y_shape, np.float32))
+    for stream in (5, 6):
+        plan.run(memories, stream)
+    assert len(plan._unaligned) == differs == plan.make_unaligned()
+
+
+def test_a_plan_of_several_programs_has_the_registers_of_the_largest_and_the_time_of_all() -> None:
+    plan = _made().plan
+    plan.built = tuple(Built("", b"", {"one": Resources(most, 0, 0)}, 0.5) for most in (40, 64, 32))
+    assert (plan.registers, plan.compile_s) == (64, 1.5)
+
+
+def test_a_device_with_memory_of_its_own_gives_the_answer_back(
+    plan: LayerPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An OpenCL device that is no CPU works on copies of NumPy's arrays, also in a bound call."""
+    x, w, b = _arrays()
+    want, other = plan(x, plan.pack(w), b), plan(2 * x, plan.pack(w), b)
+    runtime = plan.plan.runtime
+    wrap = runtime.wrap
+    monkeypatch.setattr(runtime, "unified", False)
+    monkeypatch.setattr(runtime, "wrap", lambda array: wrap(array.copy()))
+    out = np.full(LAYER.y_shape, np.nan, np.float32)
+    assert plan(x, plan.pack(w), b, out=out) is out
+    np.testing.assert_array_equal(out, want)
+    run = plan.bind(x, plan.pack(w), b)
+    np.testing.assert_array_equal(run(), want)
+    x *= 2
+    np.testing.assert_array_equal(run(), other)
 
 
 def test_a_tensor_that_lies_both_ways_is_told_by_its_shape() -> None:

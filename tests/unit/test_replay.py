@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from tuning_fakes import PROBLEM, FakeWorker, Row, RowStrategy, row
 
-from tilewright.device import for_architecture
+from tilewright.device import Device, for_architecture
+from tilewright.kernels.family import Rule
+from tilewright.problem import Problem
 from tilewright.record import Record
+from tilewright.search.experience import Experience, Lesson
 from tilewright.search.replay import Replay, mean_shares, replay
 from tilewright.tuning.protocol import Job
 
@@ -54,11 +60,39 @@ def test_failures_are_told_and_count_as_measurements() -> None:
 
 
 def test_only_this_problem_and_family_count() -> None:
-    from dataclasses import replace
-
-    other = [replace(r, problem="n1c1h1w1k1r1s1-f32") for r in recorded(60)]
-    assert go(other) is None
+    assert go([replace(r, problem="n1c1h1w1k1r1s1-f32") for r in recorded(60, 61)]) is None
+    others = [replace(r, family="other", config=f"other:i={i}") for i, r in enumerate(recorded(60, 61))]
+    assert go(others) is None
     assert go([]) is None
+    report = go([*others, *recorded(0, 10)])
+    assert report and (report.recorded, report.best_config) == (2, str(row(10)))
+
+
+class Even(Row):
+    """A row that may stop at even places only, though it was tried at all of them."""
+
+    def rules(self, device: Device) -> tuple[Rule, ...]:
+        return (Rule("even", lambda i: i % 2 == 0, "as of late"),)
+
+
+def test_a_search_knows_nothing_of_the_layer_itself_and_tries_what_is_legal_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a report would say how well it finds what it was told."""
+    other = replace(PROBLEM, k=5)
+    lessons = [Lesson(DEVICE, problem, "row", ((str(row(60)), 1.0),)) for problem in (PROBLEM, other)]
+    asked: list[tuple[object, ...]] = []
+
+    def made(name: str, family: Row, problem: Problem, device: Device, *given: Any) -> RowStrategy:
+        seed, among, known = given
+        asked.append((name, seed, among, [lesson.problem for lesson in known.lessons]))
+        return RowStrategy(name, family, problem, device, seed)
+
+    monkeypatch.setattr("tilewright.search.replay.shipped", lambda chip: Experience(lessons))
+    monkeypatch.setattr("tilewright.search.strategies.make", made)
+    gone = replace(recorded(2)[0], config="row:i=2.j=1")
+    report = replay(PROBLEM, DEVICE, [Even()], [*recorded(60, 7, 10), gone], "random", (0, 8), seed=3)
+    assert report and asked == [("random", 3, [row(10), row(60)], [other])] * 2
 
 
 def test_a_single_right_record_says_nothing() -> None:
@@ -76,8 +110,6 @@ def test_zero_count_alone_still_looks_at_one() -> None:
 
 
 def test_the_last_record_of_a_config_counts() -> None:
-    from dataclasses import replace
-
     first, second = recorded(60, 60)
     assert second.measurement
     later = replace(second, measurement=replace(second.measurement, cold_us=44.0))

@@ -32,7 +32,7 @@ from tilewright.search import correction, ranking, space
 from tilewright.search import strategies as search
 from tilewright.search.correction import COMMON, NOISE, OWN
 from tilewright.search.experience import Bias, Experience, Lesson
-from tilewright.search.places import coordinates
+from tilewright.search.places import ROWS, coordinates, distances
 from tilewright.search.proposals import Proposals, batch_size
 from tilewright.search.space import Space
 
@@ -324,9 +324,9 @@ def test_what_is_known_when_the_next_are_chosen(monkeypatch: pytest.MonkeyPatch)
     legal = Space(Direct(), LAYER, DEVICE)
     elsewhere = next(config for config in legal.neighbours(first[0]) if config not in first)
     times = {first[0]: 9.0, elsewhere: 8.0, Config.make("gemm", dict(tk=4)): 5.0}
+    strategy.tell(replace(outcome(elsewhere, 4.0, LAYER), config="no config"))
     for config, time_us in times.items():
         strategy.tell(outcome(config, time_us, LAYER))
-    strategy.tell(replace(outcome(elsewhere, 4.0, LAYER), config="no config"))
     monkeypatch.setattr(search, "choose", choose)
     second = strategy.propose(4)
     (near, *known), (fresh, *later) = chosen
@@ -354,6 +354,45 @@ def test_the_gain_is_that_of_the_best_proposed_last(monkeypatch: pytest.MonkeyPa
     strategy.tell(outcome(strategy.propose(1)[0], 5.0, LAYER))
     monkeypatch.setattr(search, "choose", lambda *_: ([], next(gains)))
     assert [strategy.propose(2) or strategy.gain() for _ in range(2)] == [0.3, 0.2]
+
+
+def test_the_gain_expected_is_the_mean_of_what_is_faster_than_the_best() -> None:
+    """Of log(time), which is normal: here its integral over all that it may be."""
+    best, estimate = 90.0, {point(1): 90.0, point(4): 95.0}
+
+    def gain(best_us: float, measured: dict[Config, float], waiting: Sequence[Config] = ()) -> float:
+        return correction.choose(PARAMS, [point(4)], estimate.__getitem__, measured, waiting, best_us, 1)[1]
+
+    _, (variance,), _ = correction._given(PARAMS, [point(4)], [point(1)], np.zeros(1))
+    logs = np.log(95.0) + np.sqrt(variance) * np.linspace(-10.0, 10.0, 20_001)
+    density = np.exp(-0.5 * np.linspace(-10.0, 10.0, 20_001) ** 2) / math.sqrt(2.0 * math.pi)
+    wanted = 1e-3 * np.sum(np.maximum(math.log(best) - logs, 0.0) * density)
+    assert 0.01 < wanted < 0.2 and gain(best, {point(1): 90.0}) == pytest.approx(wanted, rel=1e-6)
+    assert gain(best, {}, [point(1)]) == pytest.approx(wanted, rel=1e-6), "as if it were measured"
+    assert gain(95.0, {}, [point(1)]) == pytest.approx(wanted, rel=1e-6), "what waits may be the best"
+    assert gain(math.inf, {}) == math.inf, "unknown without a best time"
+    fresh = [point(4), point(8)]
+    one, both = (correction.choose(PARAMS, fresh, lambda _: 95.0, {}, [], 90.0, n)[1] for n in (1, 2))
+    assert one == both > 0.0, "the first of several has most to gain"
+    assert correction.choose(PARAMS, [], estimate.__getitem__, {point(1): 90.0}, [], 90.0, 1) == ([], 0.0)
+
+
+def test_local_search_takes_only_steps_from_the_best() -> None:
+    strategy = search.make("local", Direct(), LAYER, DEVICE, seed=1)
+    (first,) = strategy.propose(1)
+    strategy.tell(outcome(first, 5.0, LAYER))
+    legal = Space(Direct(), LAYER, DEVICE)
+    assert set(strategy.propose(5)) <= set(legal.neighbours(first))
+
+
+def test_distances_are_sums_over_coordinates() -> None:
+    """Also of more rows than are looked at together, and of coordinates that all have in common."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2 * ROWS + 5, 4)), rng.normal(size=(7, 4))
+    a[:, 2] = b[:, 2] = 3.0
+    np.testing.assert_allclose(distances(a, b), np.abs(a[:, None] - b[None]).sum(axis=2), rtol=1e-12)
+    assert distances(a[:0], b).shape == (0, 7) and distances(a, b[:0]).shape == (len(a), 0)
+    assert distances(a[:0], b[:0]).shape == (0, 0)
 
 
 def test_choices_are_all_equally_unlike() -> None:
@@ -535,10 +574,16 @@ def test_who_promises_most_at_a_peek_looks_first() -> None:
         def peek_us(self) -> float:
             return 2.0 * self._promise
 
+        def promise_us(self, known_us: float = math.inf) -> float:
+            known.append(known_us)
+            return self._promise
+
+    known: list[float] = []
     strategies = {name: Peeking(name, us) for name, us in (("slow", 20.0), ("fast", 5.0), ("odd", 10.0))}
     proposals = Proposals(strategies, lambda config: True)
     early = [[config.family for config in proposals.look(2)] for _ in strategies]
     assert proposals.looked and early == [["fast"] * 2, [], []]
+    assert known == [math.inf, 5.0, 5.0], "the others need not look closely"
 
 
 def test_families_that_promise_nearly_as_much_have_a_share_of_what_is_compiled_first() -> None:
@@ -602,6 +647,22 @@ def test_a_family_that_promises_much_is_hopeful_until_it_is_measured() -> None:
     assert not proposals.hopeful(13.0)
 
 
+def test_the_best_time_of_a_family_stays_when_others_of_it_are_slower() -> None:
+    proposals = Proposals({"fast": Promising("fast", 10.0)}, lambda config: True)
+    proposals.look(0)
+    for place, time_us in enumerate((8.0, 7.0, 9.0, None)):
+        proposals.tell(outcome(Config("fast", row(place).items), time_us))
+    assert proposals.best_us(Config("fast", ())) == 7.0
+
+
+def test_a_search_gains_what_its_most_hopeful_family_may() -> None:
+    strategies = {name: Promising(name, 10.0) for name in ("slow", "fast", "odd")}
+    for strategy, gain in zip(strategies.values(), (0.1, 0.3, 0.2), strict=True):
+        strategy.gains = [gain]
+    assert Proposals(strategies, lambda config: True).gain() == 0.3
+    assert Proposals({}, lambda config: True).gain() == 0.0
+
+
 def test_a_family_that_is_used_up_is_no_longer_hopeful() -> None:
     short = Promising("fast", 10.0)
     short._rest = iter(range(2))
@@ -630,6 +691,8 @@ def test_what_won_elsewhere_takes_turns_with_what_is_proposed() -> None:
     assert later == ["fast"] * 2 + ["elsewhere"] * 2 + ["fast"] * 2 + ["elsewhere"] * 2 + ["fast"] * 2
     one_by_one = Proposals({"fast": Promising("fast", 10.0)}, lambda config: True, elsewhere)
     assert [one_by_one.next(1)[0].family for _ in range(4)].count("elsewhere") <= 2
+    some = Proposals({"fast": Promising("fast", 10.0)}, lambda config: config["i"] % 2 == 1, elsewhere)
+    assert some.next_hints(9) == elsewhere[1::2], "of those that are wanted"
     ahead = Proposals({"fast": Promising("fast", 10.0)}, lambda config: True, elsewhere)
     assert len(ahead.next_hints(3)) == 3 and [c.family for c in ahead.next(1)] == ["fast"]
 
@@ -655,3 +718,9 @@ def test_a_search_is_complete_without_families_that_are_far_behind() -> None:
     proposals = Proposals({name: Promising(name, us) for name, us in times.items()}, lambda config: True)
     assert proposals.due == {"fast", "odd", "slow"} and len(proposals.next(4)) == 4
     assert proposals.due == {"fast", "odd"}
+    while not proposals.looked:
+        proposals.look(0)
+    for place in range(30):
+        proposals.tell(outcome(Config("fast", row(place).items), 10.0))
+    waiting = [proposals.best_us(Config(name, ())) for name in times]
+    assert waiting == [10.0, 0.0, 51.0], "nor is one of them tried before faster ones, however long it waits"
