@@ -75,7 +75,6 @@ def numbers(shape: tuple[int, ...], dtype: str) -> Any:
     return (((index * np.uint32(2654435761)) >> 16) % 3).astype(np.int32).reshape(shape) - 1
 
 
-@needs_nvcc
 def test_the_layer_can_be_read_without_its_string(cpu: Runtime, tmp_path: Path) -> None:
     layer = "n2c8h9w7k4r3s2p0.1.2.0u1x2d2x1g2-i8-nchw2nhwc+bias"
     about = exported(tmp_path / "out", layer, "--device", "cpu", "--config", "reference:v=1")
@@ -88,6 +87,7 @@ def test_the_layer_can_be_read_without_its_string(cpu: Runtime, tmp_path: Path) 
     assert needed in (tmp_path / "out" / "layer.h").read_text()
 
 
+@needs_nvcc
 @pytest.mark.parametrize(
     ("layer", "arch", "config"),
     [
