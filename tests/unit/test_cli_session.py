@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tilewright import floor
 from tilewright.bench.bench import Bench
 from tilewright.cli import main, opened
 from tilewright.cli.session import TuningSession
@@ -104,8 +105,22 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     assert f"[2/2] {B}: 12.5 us, 1 tried in 1.5 s" in shown.err
     assert f"{A}: {direct(A)}" in shown.out
     assert "workspace" in shown.out and " 3.0M " in shown.out
-    rows = json.loads(file.read_text())["rows"]
-    assert [(row["problem"], row["cold_us"], row["trials"]) for row in rows] == [(A, 12.5, 1), (B, 12.5, 1)]
+    told = json.loads(file.read_text())
+    assert (told["device"], told["budget"], told["seed"]) == (DEVICE.name, "", 0)
+    best = winner(A)
+    assert told["rows"] == [
+        {
+            "name": layer, "problem": layer, "config": direct(layer), "cold_us": 12.5, "ci95_us": 0.25,
+            "warm_us": 10.0, "floor_us": floor.floor_us(Problem.parse(layer), DEVICE), "worst": 0.1,
+            "workspace_bytes": 3 << 20, "deterministic": best.deterministic, "trials": 1, "tune_s": 1.5,
+            "note": "1 tried in 1.5 s", "noisy": False, "stolen": 0.0, "stopped": "",
+        }
+        for layer in (A, B)
+    ]  # fmt: skip
+    assert main(["tune", A, "--again", "--budget", "5trials", "--seed", "3", "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["budget"], told["seed"]) == ("5trials", 3)
+    assert stand_in.asked.pop() == A
     assert main(["tune", A]) == 0
     shown = capsys.readouterr()
     assert f"[1/1] {A}: 12.5 us, known already; --again searches further" in shown.err
@@ -116,11 +131,13 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
 
 
 def test_a_layer_that_bench_tunes_is_told_by_its_name(stand_in: Tuner) -> None:
-    told: list[str] = []
-    bar: Any = SimpleNamespace(now=lambda text, share: told.append(text))
-    session = TuningSession(opened.open_device(None), Store(), bar, TuneOptions())
+    told: list[tuple[str, float]] = []
+    bar: Any = SimpleNamespace(now=lambda *step: told.append(step))
+    session = TuningSession(opened.open_device(None), Store(), bar, TuneOptions(), share=0.6)
     assert session.tune_s(Layer("R0", Problem.parse(A))) == 1.5
-    assert told == ["R0: 1 tried, best 12.5 us", "R0: comparing 1 finalist"]
+    assert told == [("R0: 1 tried, best 12.5 us", 0.3), ("R0: comparing 1 finalist", 0.6)]
+    session._tell(Tried(winner(A), 7, None, 0.1, 1.0), "R0")
+    assert told[-1] == ("R0: 7 tried, none correct yet", 0.6)
 
 
 def test_a_winner_of_a_busy_machine_is_told(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
@@ -304,6 +321,24 @@ def test_model_report_replays_the_families_of_a_search(
         family.name for family in families))  # fmt: skip
     assert main(["model-report", "n1c64h28w28k64r3s3p1-accurate-nhwc"]) == 2
     assert "direct" in raced and "hopper" in raced and "winograd4" not in raced
+
+
+def test_model_report_replays_the_strategy_and_seed_that_were_asked_for(
+    stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tilewright.search import replay
+
+    asked: list[tuple[str, int]] = []
+
+    def replayed(*given: Any, seed: int) -> replay.Replay:
+        asked.append((given[-1], seed))
+        return replay.Replay(A, given[-1], 40, 12.5, "direct:tk=1", ((0, 0.5), (8, 0.9), (100, 1.0)), 40, 3)
+
+    monkeypatch.setattr(replay, "replay", replayed)
+    assert main(["model-report", A, "--strategy", "random", "--seed", "7", "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert asked == [("random", 7)] == [(told["strategy"], told["seed"])]
+    assert told["left_out"] == 0 and told["rows"][0]["best_us"] == 12.5
 
 
 def test_model_report_says_which_trials_there_are(capsys: pytest.CaptureFixture[str]) -> None:
