@@ -14,6 +14,7 @@ import pytest
 
 from tilewright import floor
 from tilewright.bench.bench import Bench
+from tilewright.bench.rows import BenchRow, OurFigure
 from tilewright.cli import main, opened
 from tilewright.cli.session import TuningSession
 from tilewright.cli.stopping import Terminated
@@ -164,6 +165,21 @@ def test_a_faster_trial_of_a_search_that_was_stopped_is_told(
     assert "--again searches further" in capsys.readouterr().err
 
 
+def test_a_faster_trial_that_cannot_win_is_not_told(
+    stand_in: Tuner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One by an older compiler; one without the same bits each time, if those were asked for."""
+    quick: dict[str, Any] = dict(config=direct(A, 2), measurement=Measurement(9.5, 0.5, 3))
+    older = winner(A, "trial", compiler="b", **quick)
+    varies = winner(A, "trial", deterministic=False, **quick)
+    cases = ((older, [], False), (varies, ["--deterministic"], False), (varies, [], True))
+    Store().add(winner(A))
+    for trial, options, told in cases:
+        Store().add(trial)
+        assert main(["tune", A, *options]) == 0
+        assert ("a trial of a search that was stopped was faster" in capsys.readouterr().err) == told
+
+
 def test_a_winner_that_beats_the_floor_is_marked(
     stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -286,6 +302,61 @@ def test_bench_without_peers_on_numpy(
     assert json.loads((tmp_path / "o.json").read_text())["rows"][0]["problem"] == A
     assert "| layer |" in (tmp_path / "o.md").read_text()
     assert not (tmp_path / "o.svg").exists()
+
+
+NUMPY = ["bench", "--device", "numpy", "--peers", "none", "--no-tune"]
+
+
+def test_bench_fails_where_a_layer_has_no_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    row = Bench.row
+
+    def partly(self: Bench, layer: Layer) -> BenchRow:
+        found = row(self, layer)
+        return found if layer.name == A else replace(found, ours=OurFigure(reason="no kernel was right"))
+
+    monkeypatch.setattr(Bench, "row", partly)
+    assert main([*NUMPY, A, B]) == 1
+    shown = capsys.readouterr()
+    assert f"[2/2] {B}: no kernel was right, floor " in shown.err
+    assert A in shown.out and f"{B}: no kernel was right" in shown.out
+    assert main([*NUMPY, A]) == 0
+
+
+def test_bench_passes_on_what_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    asked: dict[str, Any] = {}
+
+    def made(**how: Any) -> None:
+        asked.update(how)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tilewright.bench.bench.Bench", made)
+    assert main([*NUMPY, A, "--seed", "3", "--deterministic", "--family", "direct"]) == 130
+    assert asked["runtime"].device.backend == "numpy" and isinstance(asked["store"], Store)
+    assert (asked["peers"], asked["tune"]) == ((), None)
+    assert asked["wanted"] == TuneOptions(seed=3, deterministic=True, families=("direct",))
+    assert main([*NUMPY[:-1], A]) == 130
+    session = asked["tune"].__self__
+    assert (session.share, session.wanted, asked["wanted"]) == (0.6, TuneOptions(), TuneOptions())
+    assert asked["progress"] == session.progress.now
+
+
+def test_bench_calibrates_and_says_when_its_checks_take_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    calibrated: list[str] = []
+    monkeypatch.setattr(opened, "calibrate", lambda runtime: calibrated.append(runtime.device.backend))
+    monkeypatch.setattr(Bench, "row", lambda self, layer: raises(KeyboardInterrupt())())
+    large = "n4c256h228w228k256r5s5-f32"
+    assert main([*NUMPY, large, A]) == 130
+    assert f"references of {large} first: 658 GFLOP, may take 1 minute" in capsys.readouterr().err
+    assert calibrated == ["numpy"]
 
 
 def test_model_report(

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,6 +138,58 @@ def test_a_conversion_is_timed_by_the_wall_clock(name: str) -> None:
     offer = PEER[name].prepare(problem, normal_inputs(problem, 7), Setting(CPU, threads=2, timed=timed))
     assert seen or not any(one.convert_us for one in offer.contestants)
     assert all(isinstance(run, Blocking) for run in seen)
+
+
+@pytest.mark.parametrize(
+    ("words", "nchw", "nhwc"),
+    [
+        ("+add", 0, 3), ("-nhwc+add", 3, 0), ("-nchw2nhwc+add", 2, 1), ("-nhwc2nchw+add", 1, 2),
+        ("-nhwc+bias", 2, 0), ("-nchw2nhwc+bias", 1, 1),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["onednn", "onnxruntime", "pytorch"])
+def test_each_array_of_another_layout_is_converted(
+    name: str, words: str, nchw: int, nhwc: int, request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Here each takes 1 us: x, y and z."""
+    monkeypatch.setattr(Setting, "quick_us", lambda self, run: (run(), 1.0)[1])
+    if name == "pytorch":
+        request.getfixturevalue("torch_for_gpu")
+    problem = Problem.parse(f"n1c16h6w5k32r3s3p1-f32{words}")
+    offer, _ = prepared(PEER[name], problem, CPU if name in CPU_PEERS else H100)
+    wanted = dict(nchw=nchw, nhwc=nhwc, blocked=1)  # a layout of its own is converted at once
+    assert offer.contestants and all(c.convert_us == wanted[c.layout] for c in offer.contestants)
+    if name == "pytorch":
+        assert [(c.layout, c.pack_us) for c in offer.contestants] == [("nchw", 0.0), ("nhwc", 1.0)]
+    if name == "onednn":
+        assert {c.name for c in offer.contestants if not c.pack_us} == {"onednn nchw"}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_onednn_runs_on_as_many_threads_as_it_is_given(threads: int) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    problem = Problem.parse("n1c16h6w5k16r3s3p1-f32")
+    offer = PEER["onednn"].prepare(problem, normal_inputs(problem, 7), Setting(CPU, threads))
+    assert torch.get_num_threads() == threads
+    assert all(c.detail.endswith(f", {threads} thread{'s' * (threads > 1)}") for c in offer.contestants)
+
+
+def test_onnxruntime_runs_on_as_many_threads_as_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    ort = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    made, opened = list[Any](), ort.InferenceSession
+
+    def noted(*of: Any, **how: Any) -> Any:
+        made.append(opened(*of, **how))
+        return made[-1]
+
+    monkeypatch.setattr(ort, "InferenceSession", noted)
+    offer, _ = prepared(PEER["onnxruntime"], Problem.parse("n1c16h6w5k16r3s3p1-f32+bias+relu"))
+    levels = [getattr(ort.GraphOptimizationLevel, f"ORT_ENABLE_{level}") for level in ("ALL", "EXTENDED")]
+    options = [one.get_session_options() for one in made]
+    assert [one.graph_optimization_level for one in options] == levels
+    assert all((one.intra_op_num_threads, one.inter_op_num_threads) == (2, 1) for one in options)
+    assert all(c.detail.endswith(", with bias relu in its graph, 2 threads") for c in offer.contestants)
 
 
 def test_onednn_knows_its_layouts() -> None:
@@ -280,9 +334,35 @@ def test_an_offer_keeps_the_reason_of_what_failed() -> None:
     def broken() -> base.Contestant:
         raise RuntimeError("no room\n for  it")
 
+    def breaks() -> base.Contestant:
+        return base.Contestant("p", "b", "", "nchw", refuse, lambda: np.zeros(1))
+
+    def refuse() -> None:
+        raise NotImplementedError
+
     offer = Offer()
     offer.attempt("a", broken)
-    assert offer.skipped == {"a": "no room for it"} and not offer.contestants
+    offer.attempt("b", breaks)
+    assert offer.skipped == {"a": "no room for it", "b": "NotImplementedError"} and not offer.contestants
+
+
+def test_a_library_that_is_broken_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torn.py").write_text("raise OSError('undefined symbol:\\n' + 'x' * 500)")
+    monkeypatch.syspath_prepend(tmp_path)
+    told = base.needs("p", ("json", "json"), ("torn", "torn"))
+    assert told and told.startswith("p: importing torn failed: undefined symbol: xxx") and len(told) < 250
+    assert base.needs("p", ("json", "json")) is None
+
+
+def test_a_setting_is_that_of_its_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream is another one while a graph is recorded."""
+    runtime: Any = SimpleNamespace(device=CPU, stream=5, timed=lambda run: 7.0)
+    for cores, threads in ((1, 1), (64, CPU.units)):
+        monkeypatch.setattr(base, "cores", lambda cores=cores: cores)
+        assert Setting.of(runtime).threads == threads
+    setting = Setting.of(runtime)
+    runtime.stream = 6
+    assert (setting.device, setting.stream(), setting.quick_us(lambda: None)) == (CPU, 6, 7.0)
 
 
 @pytest.fixture
@@ -317,6 +397,7 @@ def test_pytorch_on_host_tensors(text: str, torch_for_gpu: None) -> None:
     if refuses(PEER["pytorch"], problem, H100):
         return
     offer, inputs = prepared(PEER["pytorch"], problem, H100)
+    assert importlib.import_module("torch").backends.cudnn.benchmark
     assert [c.layout for c in offer.contestants] == ["nchw", "nhwc"], offer.skipped
     agrees(offer, problem, inputs)
 

@@ -116,6 +116,17 @@ def test_odd_channels_of_whole_numbers_are_padded_too(layout: str, fake: Cudnn) 
     assert found[f"cudnn {layout} eng0"].convert_us == 0
 
 
+def test_each_array_of_another_layout_or_number_of_channels_is_converted(
+    fake: Cudnn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here each takes 1 us: x, y, and the copy of x beside zeros."""
+    monkeypatch.setattr(Setting, "quick_us", lambda self, run: (run(), 1.0)[1])
+    fake.engines = {0: Engine()}
+    found = {c.name: c.convert_us for c in offer_of(Problem.parse("n2c3h5w6k8r3s3p1-i8"))[0].contestants}
+    wanted = {"nchw": 0, "nchw C=4": 1, "nchw C=16": 1, "nhwc": 2, "nhwc C=4": 3, "nhwc C=16": 3}
+    assert {name: found[f"cudnn {name} eng0"] for name in wanted} == wanted
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -266,6 +277,33 @@ def test_settings_that_end_the_process_are_not_tried(fake: Cudnn) -> None:
     left = {name: why for name, why in offer.skipped.items() if "other settings" in name}
     assert len(left) == len(fake.built) == len(offer.contestants) == 4
     assert all(why.startswith("not tried: ") for why in left.values())
+
+
+@pytest.mark.parametrize(("tiles", "settings"), [(64, 64), (65, 0)])
+def test_an_engine_of_too_many_settings_runs_in_those_that_cudnn_names(
+    tiles: int, settings: int, fake: Cudnn
+) -> None:
+    fake.engines = {9: Engine(tiles=tiles)}
+    offer, _ = offer_of(Problem.parse(LAYERS[0]), engines=999)
+    named = {"eng9", "eng9_k2=1"}
+    swept = {f"eng9_k2={n}" for n in range(settings)}
+    assert {c.name.split()[-1] for c in offer.contestants} == named | swept
+
+
+def test_what_has_no_room_in_one_layout_may_run_in_the_other(
+    fake: Cudnn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = importlib.import_module("tilewright.peers.gpu").GpuArrays.place
+
+    def limited(self, problem: Problem, inputs: object, layout: str):  # type: ignore[no-untyped-def]
+        if layout == "nchw":
+            raise MemoryError("out of memory")
+        return place(self, problem, inputs, layout)
+
+    monkeypatch.setattr("tilewright.peers.gpu.GpuArrays.place", limited)
+    offer, _ = offer_of(Problem.parse(LAYERS[0]))
+    assert offer.skipped["cudnn nchw"] == "out of memory"
+    assert {c.layout for c in offer.contestants} == {"nhwc"}
 
 
 def test_no_libcudnn(fake: Cudnn, monkeypatch: pytest.MonkeyPatch) -> None:
