@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from tilewright import __version__
-from tilewright.cli import main, opened, options, outputs, run
+from tilewright.cli import doctor, main, opened, options, outputs, run
 from tilewright.cli.screen import ProgressBar, emit
-from tilewright.errors import DeviceError, ProblemError
+from tilewright.errors import DeviceError, ProblemError, how_to_get
 from tilewright.report.table import NOISY_NOTE, Table, as_text
 from tilewright.runtime import cache, open_runtime
 from tilewright.runtime.base import Runtime
@@ -103,6 +103,27 @@ def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(device.get("backend") == "numpy" for device in found["devices"])
     assert main(["doctor"]) == 0
     assert "numpy:0" in capsys.readouterr().out
+
+
+def test_doctor_says_how_to_get_what_is_missing() -> None:
+    rates = {"read_gbs": 19.876, "f32_tflops": 0.25}
+    device = {
+        "backend": "opencl", "index": 1, "name": "EPYC", "arch": "x86_64", "units": 1, "lanes": 16,
+        "rates": rates, "rates_from": "calibrated", "driver": "PoCL 6.0",
+    }  # fmt: skip
+    document = {
+        "tilewright": "1", "python": "3", "system": "Linux", "cache": "/c",
+        "packages": {"onnx": "1.2", "torch": None}, "devices": [{"absent": "no CUDA driver"}, device],
+        "peers": {"onednn": "torch cannot be imported"},
+    }  # fmt: skip
+    assert doctor._rows(document) == [
+        ("tilewright", "1"), ("python", "3"), ("system", "Linux"), ("cache", "/c"), ("onnx", "1.2"),
+        ("torch", f"not installed (peers oneDNN and PyTorch): {how_to_get('torch')}"),
+        ("device", "no CUDA driver"),
+        ("device opencl:1", "EPYC, x86_64, 1 unit of 16 lanes; 19.88 GB/s, 0.25 TFLOP/s f32 (calibrated); "
+         "PoCL 6.0"),
+        ("peer onednn", "torch cannot be imported"),
+    ]  # fmt: skip
 
 
 def test_configs_lists_the_names_that_fit_a_layer(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from collections.abc import Callable
@@ -15,13 +16,14 @@ import pytest
 from tilewright import floor
 from tilewright.bench.bench import Bench
 from tilewright.bench.rows import BenchRow, OurFigure
-from tilewright.cli import main, opened
+from tilewright.cli import explain, main, opened
 from tilewright.cli.session import TuningSession
 from tilewright.cli.stopping import Terminated
 from tilewright.device import for_architecture
 from tilewright.dispatch import once
 from tilewright.errors import ProblemError
 from tilewright.kernels import family_of
+from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
 from tilewright.record import Check, Measurement, Record
@@ -302,6 +304,49 @@ def test_bench_without_peers_on_numpy(
     assert json.loads((tmp_path / "o.json").read_text())["rows"][0]["problem"] == A
     assert "| layer |" in (tmp_path / "o.md").read_text()
     assert not (tmp_path / "o.svg").exists()
+
+
+class Typed(io.StringIO):
+    """Stands for a terminal at which something is typed."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_clear_asks_before_it_deletes_everything(
+    stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Store().add_all([winner(A), winner(A, config=direct(A, 2)), winner(B)])
+    assert main(["cache", "clear", A]) == 0
+    assert capsys.readouterr().out == "deleted 2 records\n" and Store().info().records == 1
+    for typed, left in (("n\n", 1), ("y\n", 0)):
+        monkeypatch.setattr("sys.stdin", Typed(typed))
+        assert main(["cache", "clear"]) == 0
+        said = capsys.readouterr().out
+        assert "Delete everything: 1 record and the compiled kernels? [y/N]" in said
+        assert said.endswith("deleted 1 record and 0 compiled kernels\n") == (typed == "y\n")
+        assert Store().info().records == left
+
+
+def test_what_the_cache_holds_is_told_in_words(
+    stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TILEWRIGHT_CACHE_MIB", raising=False)
+    Store().add_all([winner(A), Record(A, DEVICE.key, "direct", "direct:tk=1", "timeout", True)])
+    assert main(["cache", "info"]) == 0
+    told = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines()[1:])
+    told = {name: value.strip() for name, value in told.items()}
+    assert (told["records"], told["of them correct"], told["of them imported"]) == ("2", "1", "0")
+    assert (told["devices"], told["damaged stores set aside"]) == (DEVICE.key, "none")
+    assert told["limit of both in bytes"] == "1,073,741,824"
+
+
+def test_explain_compares_with_kernels_that_may_be_chosen() -> None:
+    problem, other = Problem.parse(A), winner(A, family="winograd")
+    history = [winner(A), varies := winner(A, deterministic=False), other]
+    assert explain._allowed(history, Request(problem)) == history
+    assert explain._allowed(history, Request(problem, deterministic=True)) == [history[0], other]
+    assert explain._allowed(history, Request(problem, families=("direct",))) == [history[0], varies]
 
 
 NUMPY = ["bench", "--device", "numpy", "--peers", "none", "--no-tune"]

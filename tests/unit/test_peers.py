@@ -46,6 +46,8 @@ AWKWARD = [
     "n1c16h13w11k32r5s3p2x1u2x3-f32+bias",
     "n2c6h9w11k9r3s3p1.0.2.1u2d1x2g3-f32-nhwc+bias",
     "n1c16h6w7k16r3s3p0.1.1.0-f32+relu",
+    "n1c16h6w7k16r3s3p1.1.0.2-f32",
+    "n1c16h6w7k16r3s3p0.2.1.1-f32",
     "n3c8h10w6k8r3s3p2d2g8-f32-nhwc",
     "n1c16h5w6k7r2s2u3-f32-nchw2nhwc",
     "n1c7h6w5k16r3s3p1-f32-nhwc2nchw+bias+relu",
@@ -267,6 +269,9 @@ def test_names() -> None:
     assert [p.name for p in named("cudnn, onednn,cudnn")] == ["cudnn", "onednn"]
     with pytest.raises(PeerError, match=f"must be one of {', '.join(PEER)}, or all, or none"):
         named("miopen")
+    for names in ("all,onednn", "onednn, none"):
+        with pytest.raises(PeerError, match=r"peers '.*': (all|none) stands alone"):
+            named(names)
     assert len(PEER) == len(PEERS) and not {"all", "none", ""} & set(PEER)
     assert [p.name for p in applicable(CPU)] == CPU_PEERS
     assert {*applicable(CPU), *applicable(H100)} == set(PEERS)
@@ -319,6 +324,7 @@ def test_a_detail_tells_what_is_fused() -> None:
 def test_a_peer_with_no_way_tells_the_commonest_reasons() -> None:
     offer = Offer(skipped={**{str(n): "no room" for n in range(5)}, **{letter: letter for letter in "abcd"}})
     assert offer.refusal == "no room (5 ways); a; b; 2 more reasons"
+    assert Offer(skipped=dict(a="x", b="y", c="z", d="x")).refusal == "x (2 ways); y; z"
     assert Offer().refusal == "it offers no engine"
 
 
@@ -434,6 +440,7 @@ GEMMS = [
     "n2c20h4w3k10r4s3-f64+alpha0.5+bias", "n1c64h1w1k33r1s1-f16+bias+leaky0.1", "n4c64h1w1k33r1s1-bf16+add",
     "n32c64h1w1k40r1s1-i8+bias+add+relu", "n32c64h1w1k40r1s1-i8+bias+relu+requant",
     "n1c32h8w7k48r1s1-tf32-nhwc+bias", "n1c32h8w6k48r1s1-f8-nhwc+alpha0.5+bias+relu",
+    "n1c32h8w6k48r1s1-f8-nhwc", "n1c32h8w6k48r1s1-f8-nhwc+bias+add+relu",
 ]  # fmt: skip
 
 
@@ -445,6 +452,24 @@ def test_cublas_on_host_tensors(text: str, torch_for_gpu: None) -> None:
     rows = ["nchw"] if problem.dtype != "f8" else []  # its second factor has to lie by columns
     assert [c.layout for c in offer.contestants] == [*rows, "nhwc", *pixel], offer.skipped
     agrees(offer, problem, inputs)
+    ways = [f"cublas {layout}" for layout in (*rows, "nhwc")] + ["cublas vector"] * len(pixel)
+    assert [c.name for c in offer.contestants] == ways
+    for c in offer.contestants:
+        assert ("vector, nchw" if "vector" in c.name else f"matmul, {c.layout}") in c.detail
+        assert ("TF32 allowed" in c.detail) == (problem.math == "tf32")
+
+
+@pytest.mark.parametrize("name", ["pytorch", "cublas"])
+def test_each_peer_in_pytorch_multiplies_as_asked(
+    name: str, torch_for_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TF32 stays allowed for the whole process until someone says otherwise."""
+    asked: list[Problem] = []
+    for module in ("pytorch", "cublas"):
+        monkeypatch.setattr(f"tilewright.peers.{module}.as_asked", asked.append)
+    problem = Problem.parse("n1c32h4w3k8r1s1-tf32")
+    PEER[name].offer(problem, normal_inputs(problem, 7), Setting(H100))
+    assert asked == [problem]
 
 
 def test_cublas_tells_what_its_gemm_computes(torch_for_gpu: None) -> None:
@@ -484,6 +509,7 @@ def test_cublas_has_no_batch_of_whole_numbers(torch_for_gpu: None) -> None:
     assert "no batched product" in offer.skipped["cublas nchw"]
 
 
-def test_cublas_refuses_what_is_no_matrix_product(torch_for_gpu: None) -> None:
+@pytest.mark.parametrize("shape", ["r3s3", "r1s1p1", "r1s1u2", "r1s1g2", "r5s5p1", "r3s3d2", "r5s5g2"])
+def test_cublas_refuses_what_is_no_matrix_product(shape: str, torch_for_gpu: None) -> None:
     with pytest.raises(PeerError, match="no single matrix product"):
-        prepared(PEER["cublas"], Problem.parse("n1c4h5w5k4r3s3-f32"), H100)
+        prepared(PEER["cublas"], Problem.parse(f"n1c4h5w5k4{shape}-f32"), H100)

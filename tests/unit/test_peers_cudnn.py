@@ -127,6 +127,13 @@ def test_each_array_of_another_layout_or_number_of_channels_is_converted(
     assert {name: found[f"cudnn {name} eng0"] for name in wanted} == wanted
 
 
+def test_channels_of_groups_are_not_padded(fake: Cudnn) -> None:
+    """Those of each would have to be."""
+    fake.engines = {0: Engine()}
+    offer, _ = offer_of(Problem.parse("n2c6h5w6k8r3s3p1g2-i8"))
+    assert offer.contestants and not any("C=" in c.name for c in offer.contestants)
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -253,6 +260,9 @@ def test_only_the_best_few_and_one_gemm_are_kept(fake: Cudnn, monkeypatch: pytes
     assert offer.skipped["cudnn nhwc eng9"].startswith("slower: ")
     name, make = offer.slower[0]
     assert name == "cudnn nhwc eng0_k2=1" == make().name
+    quick = iter(range(1000))
+    offer, _ = offer_of(Problem.parse(LAYERS[0]), engines=3)  # one of which is a GEMM already
+    assert [c.name for c in offer.contestants] == [f"cudnn nchw eng{n}_k2=1" for n in (0, 2, 9)]
 
 
 def test_a_slow_engine_is_tried_in_one_setting(fake: Cudnn, monkeypatch: pytest.MonkeyPatch) -> None:

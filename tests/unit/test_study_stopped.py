@@ -276,6 +276,14 @@ def test_parts_alone(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.Monke
     assert [part.title for part in load(file).parts] == ["search"]
 
 
+def test_parts_without_a_ladder_are_not_plotted(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    assert run(monkeypatch, "--part", "2", "--plot", str(file := tmp_path / "x.svg")) == 0
+    assert "no plot: no part that has a ladder is done\n" in capsys.readouterr().err and not file.exists()
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
