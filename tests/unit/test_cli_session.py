@@ -15,7 +15,7 @@ import pytest
 
 from tilewright import floor
 from tilewright.bench.bench import Bench
-from tilewright.bench.rows import BenchRow, OurFigure
+from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.cli import explain, main, opened
 from tilewright.cli.session import TuningSession
 from tilewright.cli.stopping import Terminated
@@ -141,6 +141,13 @@ def test_a_layer_that_bench_tunes_is_told_by_its_name(stand_in: Tuner) -> None:
     assert told == [("R0: 1 tried, best 12.5 us", 0.3), ("R0: comparing 1 finalist", 0.6)]
     session._tell(Tried(winner(A), 7, None, 0.1, 1.0), "R0")
     assert told[-1] == ("R0: 7 tried, none correct yet", 0.6)
+
+
+def test_tune_calibrates_a_device_that_never_was(stand_in: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(opened, "calibrate_once", asked.append)
+    assert main(["tune", A]) == 0
+    assert [runtime.device for runtime in asked] == [DEVICE]
 
 
 def test_a_winner_of_a_busy_machine_is_told(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
@@ -368,6 +375,21 @@ def test_bench_fails_where_a_layer_has_no_time(
     assert f"[2/2] {B}: no kernel was right, floor " in shown.err
     assert A in shown.out and f"{B}: no kernel was right" in shown.out
     assert main([*NUMPY, A]) == 0
+
+
+def test_bench_plots_what_peers_have_a_time_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    row, drawn = Bench.row, list[tuple[float | None, Path]]()
+    peers = {"onednn": PeerFigure(cold_us=1e9)}
+    monkeypatch.setattr(Bench, "row", lambda self, layer: replace(row(self, layer), peers=peers))
+    monkeypatch.setattr("tilewright.cli.bench.drawable", lambda file: None)
+    monkeypatch.setattr("tilewright.cli.bench.draw", lambda found, file: drawn.append((found.geomean, file)))
+    assert main([*NUMPY, A, "--plot", str(tmp_path / "x.svg")]) == 0
+    ((ratio, file),) = drawn
+    assert ratio and ratio > 1 and file == tmp_path / "x.svg" and "no plot" not in capsys.readouterr().err
+    assert main([*NUMPY, A]) == 0 and len(drawn) == 1
 
 
 def test_bench_passes_on_what_was_asked_for(
