@@ -21,12 +21,13 @@ from tilewright.cli.session import TuningSession
 from tilewright.cli.stopping import Terminated
 from tilewright.device import for_architecture
 from tilewright.dispatch import once
-from tilewright.errors import ProblemError
+from tilewright.errors import ProblemError, StoreError
 from tilewright.kernels import family_of
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
 from tilewright.record import Check, Measurement, Record
+from tilewright.report.table import NOISY_NOTE
 from tilewright.search.space import sample
 from tilewright.store import Store
 from tilewright.store.record_json import read_context
@@ -155,7 +156,7 @@ def test_a_winner_of_a_busy_machine_is_told(stand_in: Tuner, capsys: pytest.Capt
     assert main(["tune", A]) == 0
     shown = capsys.readouterr()
     assert "known already, but timed on a busy machine; --again measures and" in shown.err
-    assert "12.5~" in shown.out and not stand_in.asked
+    assert "12.5~" in shown.out and NOISY_NOTE in shown.out and not stand_in.asked
 
 
 def test_a_faster_trial_of_a_search_that_was_stopped_is_told(
@@ -197,6 +198,11 @@ def test_a_winner_that_beats_the_floor_is_marked(
         assert main(["tune", A]) == 0
         shown = capsys.readouterr().out
         assert shown.count("200%‡") == shown.count("‡ beats the floor") == mark
+    floors = iter((25.0, 12.5))
+    monkeypatch.setattr("tilewright.measuring.calibrate.outdone", lambda *_: next(floors))
+    assert main(["tune", A, B]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("200%‡") == shown.count("‡ beats the floor") == 1
 
 
 def test_a_budget_that_was_exceeded_says_by_what(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,6 +284,36 @@ def test_ctrl_c_and_sigterm_keep_what_is_done(
     assert f"{A}: {direct(A)}" in shown.out
     assert "stopped: 1 of 2 layers done" in shown.err
     assert "Traceback" not in shown.err
+
+
+def test_a_search_that_is_stopped_at_its_first_layer_shows_no_table(
+    stand_in: Tuner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in.instead[A] = raises(KeyboardInterrupt())
+    assert main(["tune", A, "--json", str(file := tmp_path / "t.json")]) == 130
+    shown = capsys.readouterr()
+    assert shown.out == "" and not file.exists()
+    assert "stopped: 0 of 1 layer done" in shown.err
+
+
+def test_a_store_that_cannot_be_written_will_do_where_all_winners_are_known(
+    stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(store: Store) -> None:
+        raise StoreError("nothing could be remembered")
+
+    told: list[object] = []
+    Store().add(winner(A))
+    monkeypatch.setattr(Store, "require_writable", refuse)
+    monkeypatch.setattr("tilewright.runtime.cache_folder.forgets", told.append)
+    assert main(["tune", A]) == 0 and len(told) == 1
+    assert "known already" in capsys.readouterr().err
+    for needs in ([A, "--again"], [B], [A, B], [B, A], [A, "--family", "winograd"]):
+        assert main(["tune", *needs]) == 2
+        assert capsys.readouterr().err == "error: nothing could be remembered\n"
+    assert main(["bench", B, "--peers", "none"]) == 2
+    said = "error: nothing could be remembered; or give --no-tune, which stores nothing\n"
+    assert capsys.readouterr().err == said and not stand_in.asked
 
 
 def test_one_failing_layer_of_many_is_a_row(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
