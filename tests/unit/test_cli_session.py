@@ -560,7 +560,8 @@ def test_bench_goes_on_from_its_file_and_adds_layers(
     file = tmp_path / "o.json"
     bench = ["bench", "--device", "numpy", "--peers", "none", "--no-tune", "--json", str(file)]
     assert main([*bench, A]) == 0
-    first = json.loads(file.read_text())
+    first = json.loads(file.read_text()) | {"date": "2001-02-03"}
+    file.write_text(json.dumps(first))
     assert main([*bench, "--resume", A]) == 0  # nothing to do: the file stays what it was
     assert json.loads(file.read_text()) == first
     capsys.readouterr()
@@ -569,7 +570,7 @@ def test_bench_goes_on_from_its_file_and_adds_layers(
     second = json.loads(file.read_text())
     assert [row["problem"] for row in second["rows"]] == [A, B]
     assert second["rows"][0] == first["rows"][0]
-    assert second["commit"].startswith("abc")
+    assert second["commit"].startswith("abc") and second["date"] > first["date"]
     assert "kept from the file" in capsys.readouterr().err
     failed = {**first["rows"][0], "ours": {"reason": "no kernel was right"}}
     file.write_text(json.dumps(first | {"rows": [failed, {**failed, "name": "other"}]}))
