@@ -91,7 +91,8 @@ def test_the_terms_of_a_kernel_are_those_of_its_counts() -> None:
         (dict(buffers=1), 2 * 14.0), (dict(buffers=0), 2 * 4.0), (dict(turn_cycles=900.0), 2 * 11.0),
         (dict(stays=True), 4.0 + 3.0), (dict(fetch=0.5), 2 * 4.0), (dict(steps=0), 4.0 + 2.0),
         (dict(resident=1), 3 * 5.0), (dict(resident=8), 6.0), (dict(blocks=20), 5.0),
-        (dict(gang=2), 2 * 5.0), (dict(gang=4, blocks=20), 2 * 5.0), (dict(gang=8), 3 * 5.0),
+        (dict(gang=2, blocks=20), 5.0), (dict(gang=4, blocks=24), 2 * 5.0), (dict(gang=8), 3 * 5.0),
+        (dict(steps=1), 4.0 + 3.1), (dict(threads=288, fma=1000.0), 12.1 + 10.7),
         (dict(tensor_cycles=4000.0), 8.0 + 5.0), (dict(wavefronts=4000.0), 16.0 + 8.0),
         (dict(load_bytes=6e4), 12.0 + 6.0), (dict(global_loads=150.0), 28.8 + 19.0),
         (dict(dram_bytes=15e6), 16.0),
@@ -99,6 +100,23 @@ def test_the_terms_of_a_kernel_are_those_of_its_counts() -> None:
 )  # fmt: skip
 def test_the_main_loop_takes_what_its_busiest_pipe_takes(changes: dict[str, float], us: float) -> None:
     assert _by_hand(**changes).terms_us["main_loop_us"] == pytest.approx(us)
+
+
+def test_facts_are_of_the_blocks_that_there_are() -> None:
+    facts = _by_hand(resident=8).facts
+    assert (facts["blocks_per_unit_at_once"], facts["occupancy"]) == (3, 750 / 2048)
+    assert _by_hand(resident=1).facts["issue_slots_us"] == pytest.approx(3 * 1.0)
+    assert _by_hand(dram_bytes=1e4).facts["dram_us"] == pytest.approx(0.01), "all of it is written"
+
+
+def test_at_twice_the_clock_a_unit_and_the_cache_take_half_the_time() -> None:
+    counts = replace(COUNTS, combine=LAST, cluster=2, more_bytes=1e5, fetch=0.5)
+    found = model.gpu_estimate(replace(TEN_UNITS, clock_ghz=2.0), counts, ROUND)
+    assert found.terms_us == pytest.approx({
+        "launch_us": 2.5, "first_loads_us": 0.5, "main_loop_us": 4.0, "stores_us": 0.03,
+        "combine_us": 8.0 + 0.075 + 3.0 + 0.5 + 0.075, "other_launches_us": 0.5,
+    })  # fmt: skip
+    assert found.facts["dram_us"] == pytest.approx(0.232)
 
 
 def test_tensor_cores_are_told_where_they_are_used() -> None:
