@@ -169,6 +169,20 @@ def test_shares_are_combined_in_the_time_of_their_sums_and_launches(
     assert _by_hand(monkeypatch, combine=combine).terms_us["combine_us"] == pytest.approx(us)
 
 
+def test_sums_are_added_at_the_clock_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_cpu, "CORE", ROUND)
+    found = model_cpu.cpu_estimate(replace(TWO_CORES, clock_ghz=2.0), replace(COUNTS, combine=ATOMIC))
+    assert found.terms_us["combine_us"] == pytest.approx(4.0 + 30.0)
+
+
+def test_cores_with_8_lanes_have_constants_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here those that the others have above, for a device of the same clock and peak."""
+    monkeypatch.setattr(model_cpu, "AVX2_CORE", ROUND)
+    found = model_cpu.cpu_estimate(replace(TWO_CORES, lanes=8), COUNTS)
+    assert found.total_us != pytest.approx(model_cpu.cpu_estimate(TWO_CORES, COUNTS).total_us)
+    assert found == _by_hand(monkeypatch)
+
+
 def test_other_launches_take_their_own_time_and_that_of_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     found = _by_hand(monkeypatch, more_launches=2, more_bytes=8e3).terms_us["other_launches_us"]
     assert found == pytest.approx(2 * 30.0 + 1.0)
