@@ -99,6 +99,12 @@ def agrees(offer: Offer, problem: Problem, inputs: Inputs) -> None:
         assert deviation(y, wanted).wrong(problem) == "", contestant.name
 
 
+def uneven(problem: Problem) -> bool:
+    """Whether opposite sides have different padding."""
+    top, bottom, left, right = problem.pad
+    return (top, left) != (bottom, right)
+
+
 @pytest.mark.parametrize("text", AWKWARD)
 @pytest.mark.parametrize("name", CPU_PEERS)
 def test_cpu_peers_agree_with_numpy(name: str, text: str) -> None:
@@ -112,6 +118,7 @@ def test_cpu_peers_agree_with_numpy(name: str, text: str) -> None:
     for c in offer.contestants:
         foreign = c.layout not in (problem.layout_in, problem.layout_out) or c.layout == "blocked"
         assert c.peer == name and c.detail
+        assert ("padded apart" in c.detail) == (name == "onednn" and uneven(problem))
         assert not foreign or c.convert_us > 0
 
 
@@ -406,6 +413,7 @@ def test_pytorch_on_host_tensors(text: str, torch_for_gpu: None) -> None:
     assert importlib.import_module("torch").backends.cudnn.benchmark
     assert [c.layout for c in offer.contestants] == ["nchw", "nhwc"], offer.skipped
     agrees(offer, problem, inputs)
+    assert all(("padded apart" in c.detail) == uneven(problem) for c in offer.contestants)
 
 
 def test_inductor_compiles_the_whole_layer(torch_for_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
