@@ -18,6 +18,7 @@ from tilewright import __version__
 from tilewright.cli import doctor, main, opened, options, outputs, run
 from tilewright.cli.screen import ProgressBar, emit
 from tilewright.errors import DeviceError, ProblemError, how_to_get
+from tilewright.record import Check
 from tilewright.report.table import NOISY_NOTE, Table, as_text
 from tilewright.runtime import cache, open_runtime
 from tilewright.runtime.base import Runtime
@@ -199,6 +200,20 @@ def test_run_checks_with_the_inputs_of_its_seed(cpu: Runtime, monkeypatch: pytes
     for given in ([], ["--seed", "5"]):
         assert main(["run", "TOY", "--device", "cpu", "--config", "toy:shared-tile", *given]) == 130
     assert seeds == [0, 5]
+
+
+def test_run_tells_no_time_of_a_wrong_answer(
+    hasty: Runtime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tilewright.checking import verify
+
+    wrong = Check(False, 1.0, 0.1, 10.0, False, True, "one element is off")
+    monkeypatch.setattr(verify.Verifier, "check", lambda *_: wrong)
+    layer = "n1c4h7w6k5r3s3p1-f32"
+    assert main(["run", layer, "--device", "cpu", "--config", "reference:v=1"]) == 1
+    shown = capsys.readouterr()
+    assert shown.err == f"error: reference:v=1: wrong answer on {layer}: one element is off\n"
+    assert shown.out == ""
 
 
 def test_rates_are_measured_once_and_those_of_a_busy_device_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,7 +446,8 @@ def test_a_layer_may_be_run_and_explained_by_one_family(
     layer = "n1c16h12w11k16r3s3p1-f32"
     for command in ("run", "explain"):
         assert main([command, layer, "--device", "cpu", "--family", family, "--json", "-"]) == 0
-        assert f"{family}:" in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert f"{family}:" in shown and ("(not verified)" in shown) == (command == "explain")
 
 
 def _explained(capsys: pytest.CaptureFixture[str], *command: str) -> dict[str, dict[str, str]]:
