@@ -177,6 +177,9 @@ def test_products_are_summed_in_f32_or_wider(
     graph = cudnn_plans.graph_of(cudnn, problem, "nhwc", cudnn_plans.Way(("bias",)), {"handle": 7})
     wanted = dict(io_data_type=stored, intermediate_data_type=sums, compute_data_type=sums, handle=7)
     assert asked == [wanted] and graph.shape["compute_data_type"] == sums
+    if kind == "q8":  # but the last scale is not a whole number
+        way = cudnn_plans.Way(("bias", cudnn_plans.REQUANT))
+        assert cudnn_plans.graph_of(cudnn, problem, "nhwc", way, {"handle": 7}).scaled == "f32"
 
 
 def test_what_no_graph_can_fuse_runs_apart(fake: Cudnn) -> None:
@@ -337,6 +340,24 @@ def test_an_engine_of_too_many_settings_runs_in_those_that_cudnn_names(
     named = {"eng9", "eng9_k2=1"}
     swept = {f"eng9_k2={n}" for n in range(settings)}
     assert {c.name.split()[-1] for c in offer.contestants} == named | swept
+
+
+@pytest.mark.parametrize(("stride", "settings"), [(0, (0, 1, 2, 3, 4)), (2, (0, 2, 4))])
+def test_settings_are_a_stride_apart(stride: int, settings: tuple[int, ...]) -> None:
+    cudnn = Cudnn({9: Engine(tiles=5, stride=stride)}, conv)
+    plans, skipped = cudnn_plans.strict_plans(cudnn, lambda: Graph(cudnn), ("f32", f"strides {stride}", ""))
+    assert [plan.name for plan in plans][2:] == [f"eng9_k2={n}" for n in settings if n != 1]
+    assert skipped == {"10 other engines": "10 CUDNN_STATUS_NOT_SUPPORTED"}
+
+
+def test_an_old_front_end_has_the_plans_that_it_lists(
+    fake: Cudnn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("create_execution_plan", "get_engine_count"):
+        monkeypatch.delattr(Graph, name)
+    offer, _ = offer_of(Problem.parse(LAYERS[0]))
+    assert {c.name.split()[-1] for c in offer.contestants} == {"eng0_k2=1", "eng2_k2=1", "eng9_k2=1"}
+    assert not any("other engines" in name for name in offer.skipped)
 
 
 def test_what_has_no_room_in_one_layout_may_run_in_the_other(
