@@ -29,6 +29,7 @@ class Engine:
     fails: str = ""
     factor: float = 1.0
     tiles: int = 0
+    stride: int = 1
 
 
 @dataclass
@@ -86,6 +87,7 @@ class Graph:
         return self._then("add", lambda at: a.of(at) + b.of(at))
 
     def mul(self, a: Tensor, b: Tensor, compute_data_type: str = "") -> Tensor:
+        self.scaled = compute_data_type
         return self._then("mul", lambda at: a.of(at) * b.of(at))
 
     def relu(self, a: Tensor, lower_clip: float = 0.0, upper_clip: float = np.inf) -> Tensor:
@@ -117,8 +119,8 @@ class Graph:
         self.listed.append((name, engine))
 
     def get_knobs_for_engine(self, engine: int) -> list[Any]:
-        tiles = self.cudnn.engines[engine].tiles
-        knob = SimpleNamespace(type="TILE_2", min_value=0, max_value=tiles - 1, stride=1)
+        tiles, stride = self.cudnn.engines[engine].tiles, self.cudnn.engines[engine].stride
+        knob = SimpleNamespace(type="TILE_2", min_value=0, max_value=tiles - 1, stride=stride)
         unnamed = SimpleNamespace(type="knob_type.NOT_SET", min_value=0, max_value=1, stride=1)
         return [knob, unnamed] if tiles else []
 

@@ -9,6 +9,7 @@ import pytest
 
 from tilewright.arguments.settings import as_budget
 from tilewright.errors import BudgetError
+from tilewright.record import Spent
 from tilewright.tuning.budget import Budget
 
 
@@ -29,17 +30,32 @@ def test_good(text: str, seconds: float, trials: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    "text", ["", "20", "s", "-5s", "nan", "infs", "1e3s", "20 s 5", "9" * 20 + "s", "٣s", "1.s", "all of it"]
+)
+def test_bad(text: str) -> None:
+    with pytest.raises(BudgetError, match=f"^budget '{text}': must be like 20s, 2m, 50trials or all$"):
+        Budget.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
     [
-        "", "20", "s", "-5s", "0s", "0trials", "1.5trials", "nan", "infs", "1e3s", "20 s 5", "9" * 20 + "s",
-        "٣s",
+        ("0s", "must be more than zero, e.g. 20s or 50trials"),
+        ("0.0trials", "must be more than zero, e.g. 20s or 50trials"),
+        ("1.5trials", "trials are whole, e.g. 1trials"), ("0.5trials", "trials are whole, e.g. 1trials"),
+        ("20.0trials", "trials are whole, e.g. 20trials"),
     ],
 )  # fmt: skip
-def test_bad(text: str) -> None:
-    with pytest.raises(BudgetError, match="budget") as caught:
+def test_numbers_that_will_not_do_are_told_which_would(text: str, said: str) -> None:
+    with pytest.raises(BudgetError, match=f"^budget '{text}': {said}$"):
         Budget.parse(text)
-    assert "s" in str(caught.value)
-    assert "trials" in str(caught.value)
+
+
+def test_a_search_that_spent_as_much_had_the_budget() -> None:
+    for budget, spent in ((Budget(seconds=20.0), Spent(20.0, 7)), (Budget(trials=7), Spent(20.0, 7))):
+        assert budget.within(spent) and budget.within(None)
+    assert not Budget(seconds=20.1).within(Spent(20.0, 99))
+    assert not Budget(trials=8).within(Spent(99.0, 7)) and not Budget().within(Spent(1e9, 10**9))
 
 
 def test_a_budget_that_is_too_long_is_told_so() -> None:

@@ -29,6 +29,13 @@ def test_seconds_are_kept_for_the_finalists(clock: list[float]) -> None:
     assert BudgetClock(Budget(seconds=20.0), gpu=False).compare_s == 2.0
 
 
+def test_a_clock_may_have_been_started_before(clock: list[float]) -> None:
+    """The start of the worker counts, too."""
+    spent = BudgetClock(Budget(seconds=20.0), gpu=True, start=97.0)
+    assert (spent.elapsed_s, spent.left_s(found=True)) == (3.0, 15.0)
+    assert BudgetClock(Budget(seconds=20.0), gpu=True).elapsed_s == 0.0
+
+
 def test_a_cpu_has_time_to_compare_whatever_the_budget(clock: list[float]) -> None:
     assert BudgetClock(Budget(seconds=0.1), gpu=False).compare_s == 0.25
     assert BudgetClock(Budget(seconds=0.1), gpu=True).compare_s == pytest.approx(0.005)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tilewright import __version__
-from tilewright.cli import main, outputs, run
+from tilewright.cli import doctor, main, opened, options, outputs, run
 from tilewright.cli.screen import ProgressBar, emit
+from tilewright.errors import DeviceError, ProblemError, how_to_get
+from tilewright.record import Check
 from tilewright.report.table import NOISY_NOTE, Table, as_text
 from tilewright.runtime import cache, open_runtime
 from tilewright.runtime.base import Runtime
@@ -101,6 +106,27 @@ def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     assert "numpy:0" in capsys.readouterr().out
 
 
+def test_doctor_says_how_to_get_what_is_missing() -> None:
+    rates = {"read_gbs": 19.876, "f32_tflops": 0.25}
+    device = {
+        "backend": "opencl", "index": 1, "name": "EPYC", "arch": "x86_64", "units": 1, "lanes": 16,
+        "rates": rates, "rates_from": "calibrated", "driver": "PoCL 6.0",
+    }  # fmt: skip
+    document = {
+        "tilewright": "1", "python": "3", "system": "Linux", "cache": "/c",
+        "packages": {"onnx": "1.2", "torch": None}, "devices": [{"absent": "no CUDA driver"}, device],
+        "peers": {"onednn": "torch cannot be imported"},
+    }  # fmt: skip
+    assert doctor._rows(document) == [
+        ("tilewright", "1"), ("python", "3"), ("system", "Linux"), ("cache", "/c"), ("onnx", "1.2"),
+        ("torch", f"not installed (peers oneDNN and PyTorch): {how_to_get('torch')}"),
+        ("device", "no CUDA driver"),
+        ("device opencl:1", "EPYC, x86_64, 1 unit of 16 lanes; 19.88 GB/s, 0.25 TFLOP/s f32 (calibrated); "
+         "PoCL 6.0"),
+        ("peer onednn", "torch cannot be imported"),
+    ]  # fmt: skip
+
+
 def test_configs_lists_the_names_that_fit_a_layer(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["configs"]) == 0
     assert "toy:no-tiling " in (shown := capsys.readouterr().out) and "gemm:tile-32 " in shown
@@ -159,6 +185,63 @@ def test_run_says_when_its_check_takes_long(
     assert "references" not in capsys.readouterr().err
     assert main(["run", "R12", "--device", "cpu", "--config", "reference:v=1"]) == 130
     assert capsys.readouterr().err.startswith("stopped")
+
+
+def test_run_checks_with_the_inputs_of_its_seed(cpu: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.checking import verify
+
+    seeds: list[int] = []
+
+    def stopped(runtime: Runtime, problem: object, seed: int) -> None:
+        seeds.append(seed)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verify, "Verifier", stopped)
+    for given in ([], ["--seed", "5"]):
+        assert main(["run", "TOY", "--device", "cpu", "--config", "toy:shared-tile", *given]) == 130
+    assert seeds == [0, 5]
+
+
+def test_run_tells_no_time_of_a_wrong_answer(
+    hasty: Runtime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tilewright.checking import verify
+
+    wrong = Check(False, 1.0, 0.1, 10.0, False, True, "one element is off")
+    monkeypatch.setattr(verify.Verifier, "check", lambda *_: wrong)
+    layer = "n1c4h7w6k5r3s3p1-f32"
+    assert main(["run", layer, "--device", "cpu", "--config", "reference:v=1"]) == 1
+    shown = capsys.readouterr()
+    assert shown.err == f"error: reference:v=1: wrong answer on {layer}: one element is off\n"
+    assert shown.out == ""
+
+
+def test_rates_are_measured_once_and_those_of_a_busy_device_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+
+    def busy(runtime: Any) -> None:
+        measured.append(runtime.device.backend)
+        raise DeviceError("busy")
+
+    monkeypatch.setattr("tilewright.measuring.calibrate.calibrate", busy)
+    for backend in ("opencl", "numpy"):
+        for source in ("calibrated", "datasheet"):
+            rates = SimpleNamespace(source=source)
+            runtime: Any = SimpleNamespace(device=SimpleNamespace(backend=backend, rates=rates))
+            opened.calibrate_once(runtime)
+            assert measured == ["opencl"] * (source == "datasheet" or backend == "numpy")
+    opened.calibrate(open_runtime("numpy"))
+    assert measured == ["opencl"]
+
+
+def test_a_layer_that_is_given_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    resnet = options.layers(["resnet"])
+    assert options.layers(["R12", "resnet", "R12"]) == [resnet[-1], *resnet[:-1]]
+    with pytest.raises(ProblemError, match="12 layers were given; at most 11 at once"):
+        monkeypatch.setattr(options, "MAX_LAYERS", 11)
+        options.layers(["resnet", "R12"])
+    monkeypatch.setattr(options, "MAX_LAYERS", 12)
+    assert options.layers(["resnet", "R12"]) == resnet
 
 
 def test_an_import_that_is_of_no_use_here_says_for_which_devices_it_is(
@@ -255,6 +338,12 @@ def test_clear_makes_room_where_not_even_a_store_can_be_made(
     assert capsys.readouterr().out == "deleted 0 records and 2 compiled kernels\n"
 
 
+def test_tables_are_kept_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("", ("a", "b"), (("x", "1"),))
+    emit([table, table], None, None)
+    assert capsys.readouterr().out == "a  b\nx  1\n\na  b\nx  1\n"
+
+
 def test_json_goes_to_a_file_beside_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "x.json"
     emit(Table("", ("a", "b"), (("x", "1"),)), {"a": 1}, file)
@@ -303,6 +392,29 @@ def test_no_memory_is_one_line(
     assert capsys.readouterr().err == f"error: out of memory{text}; free some, or raise the limit on it\n"
 
 
+@pytest.mark.parametrize(
+    ("number", "file", "said"),
+    [
+        (errno.ENOSPC, None, "No space left on device"), (errno.EDQUOT, None, "Disk quota exceeded"),
+        (errno.EIO, None, ""), (errno.ENOSPC, "store", ""),
+    ],
+)  # fmt: skip
+def test_no_room_for_what_is_printed_is_one_line_and_other_errors_are_defects(
+    number: int, file: str | None, said: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number), file)
+
+    monkeypatch.setattr(outputs, "check", fail)
+    if said:
+        assert main(["configs"]) == 1
+        assert capsys.readouterr().err == f"error: {said}; make room, or write elsewhere\n"
+    else:
+        with pytest.raises(OSError, match=os.strerror(number)):
+            main(["configs"])
+
+
 def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
@@ -334,7 +446,8 @@ def test_a_layer_may_be_run_and_explained_by_one_family(
     layer = "n1c16h12w11k16r3s3p1-f32"
     for command in ("run", "explain"):
         assert main([command, layer, "--device", "cpu", "--family", family, "--json", "-"]) == 0
-        assert f"{family}:" in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert f"{family}:" in shown and ("(not verified)" in shown) == (command == "explain")
 
 
 def _explained(capsys: pytest.CaptureFixture[str], *command: str) -> dict[str, dict[str, str]]:

@@ -244,6 +244,21 @@ def test_a_lock_that_was_left_holds_nobody_up(tmp_path: Path) -> None:
     assert not (tmp_path / "t.json.lock").exists()
 
 
+def test_where_no_lock_can_be_held_results_are_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a file may be written, but none beside it."""
+
+    def refused(file: Path, wait: bool) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("tilewright.cli.results_file.locked", refused)
+    kept = ResultsFile(tmp_path / "t.json", resume=False)
+    with kept.alone():
+        assert kept.keep({"a": 1}) == ""
+    assert json.loads((tmp_path / "t.json").read_text()) == {"a": 1}
+
+
 @pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
 def test_one_at_a_time_has_a_lock_that_each_removes(tmp_path: Path) -> None:
     inside, most = 0, 0

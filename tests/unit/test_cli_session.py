@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from collections.abc import Callable
@@ -12,17 +13,21 @@ from typing import Any
 
 import pytest
 
+from tilewright import floor
 from tilewright.bench.bench import Bench
-from tilewright.cli import main, opened
+from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
+from tilewright.cli import explain, main, opened
 from tilewright.cli.session import TuningSession
 from tilewright.cli.stopping import Terminated
 from tilewright.device import for_architecture
 from tilewright.dispatch import once
-from tilewright.errors import ProblemError
+from tilewright.errors import ProblemError, StoreError
 from tilewright.kernels import family_of
+from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
 from tilewright.record import Check, Measurement, Record
+from tilewright.report.table import NOISY_NOTE
 from tilewright.search.space import sample
 from tilewright.store import Store
 from tilewright.store.record_json import read_context
@@ -104,8 +109,22 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     assert f"[2/2] {B}: 12.5 us, 1 tried in 1.5 s" in shown.err
     assert f"{A}: {direct(A)}" in shown.out
     assert "workspace" in shown.out and " 3.0M " in shown.out
-    rows = json.loads(file.read_text())["rows"]
-    assert [(row["problem"], row["cold_us"], row["trials"]) for row in rows] == [(A, 12.5, 1), (B, 12.5, 1)]
+    told = json.loads(file.read_text())
+    assert (told["device"], told["budget"], told["seed"]) == (DEVICE.name, "", 0)
+    best = winner(A)
+    assert told["rows"] == [
+        {
+            "name": layer, "problem": layer, "config": direct(layer), "cold_us": 12.5, "ci95_us": 0.25,
+            "warm_us": 10.0, "floor_us": floor.floor_us(Problem.parse(layer), DEVICE), "worst": 0.1,
+            "workspace_bytes": 3 << 20, "deterministic": best.deterministic, "trials": 1, "tune_s": 1.5,
+            "note": "1 tried in 1.5 s", "noisy": False, "stolen": 0.0, "stopped": "",
+        }
+        for layer in (A, B)
+    ]  # fmt: skip
+    assert main(["tune", A, "--again", "--budget", "5trials", "--seed", "3", "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["budget"], told["seed"]) == ("5trials", 3)
+    assert stand_in.asked.pop() == A
     assert main(["tune", A]) == 0
     shown = capsys.readouterr()
     assert f"[1/1] {A}: 12.5 us, known already; --again searches further" in shown.err
@@ -116,11 +135,20 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
 
 
 def test_a_layer_that_bench_tunes_is_told_by_its_name(stand_in: Tuner) -> None:
-    told: list[str] = []
-    bar: Any = SimpleNamespace(now=lambda text, share: told.append(text))
-    session = TuningSession(opened.open_device(None), Store(), bar, TuneOptions())
+    told: list[tuple[str, float]] = []
+    bar: Any = SimpleNamespace(now=lambda *step: told.append(step))
+    session = TuningSession(opened.open_device(None), Store(), bar, TuneOptions(), share=0.6)
     assert session.tune_s(Layer("R0", Problem.parse(A))) == 1.5
-    assert told == ["R0: 1 tried, best 12.5 us", "R0: comparing 1 finalist"]
+    assert told == [("R0: 1 tried, best 12.5 us", 0.3), ("R0: comparing 1 finalist", 0.6)]
+    session._tell(Tried(winner(A), 7, None, 0.1, 1.0), "R0")
+    assert told[-1] == ("R0: 7 tried, none correct yet", 0.6)
+
+
+def test_tune_calibrates_a_device_that_never_was(stand_in: Tuner, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(opened, "calibrate_once", asked.append)
+    assert main(["tune", A]) == 0
+    assert [runtime.device for runtime in asked] == [DEVICE]
 
 
 def test_a_winner_of_a_busy_machine_is_told(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +156,7 @@ def test_a_winner_of_a_busy_machine_is_told(stand_in: Tuner, capsys: pytest.Capt
     assert main(["tune", A]) == 0
     shown = capsys.readouterr()
     assert "known already, but timed on a busy machine; --again measures and" in shown.err
-    assert "12.5~" in shown.out and not stand_in.asked
+    assert "12.5~" in shown.out and NOISY_NOTE in shown.out and not stand_in.asked
 
 
 def test_a_faster_trial_of_a_search_that_was_stopped_is_told(
@@ -147,6 +175,21 @@ def test_a_faster_trial_of_a_search_that_was_stopped_is_told(
     assert "--again searches further" in capsys.readouterr().err
 
 
+def test_a_faster_trial_that_cannot_win_is_not_told(
+    stand_in: Tuner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One by an older compiler; one without the same bits each time, if those were asked for."""
+    quick: dict[str, Any] = dict(config=direct(A, 2), measurement=Measurement(9.5, 0.5, 3))
+    older = winner(A, "trial", compiler="b", **quick)
+    varies = winner(A, "trial", deterministic=False, **quick)
+    cases = ((older, [], False), (varies, ["--deterministic"], False), (varies, [], True))
+    Store().add(winner(A))
+    for trial, options, told in cases:
+        Store().add(trial)
+        assert main(["tune", A, *options]) == 0
+        assert ("a trial of a search that was stopped was faster" in capsys.readouterr().err) == told
+
+
 def test_a_winner_that_beats_the_floor_is_marked(
     stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,6 +198,11 @@ def test_a_winner_that_beats_the_floor_is_marked(
         assert main(["tune", A]) == 0
         shown = capsys.readouterr().out
         assert shown.count("200%‡") == shown.count("‡ beats the floor") == mark
+    floors = iter((25.0, 12.5))
+    monkeypatch.setattr("tilewright.measuring.calibrate.outdone", lambda *_: next(floors))
+    assert main(["tune", A, B]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("200%‡") == shown.count("‡ beats the floor") == 1
 
 
 def test_a_budget_that_was_exceeded_says_by_what(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
@@ -238,6 +286,36 @@ def test_ctrl_c_and_sigterm_keep_what_is_done(
     assert "Traceback" not in shown.err
 
 
+def test_a_search_that_is_stopped_at_its_first_layer_shows_no_table(
+    stand_in: Tuner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in.instead[A] = raises(KeyboardInterrupt())
+    assert main(["tune", A, "--json", str(file := tmp_path / "t.json")]) == 130
+    shown = capsys.readouterr()
+    assert shown.out == "" and not file.exists()
+    assert "stopped: 0 of 1 layer done" in shown.err
+
+
+def test_a_store_that_cannot_be_written_will_do_where_all_winners_are_known(
+    stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(store: Store) -> None:
+        raise StoreError("nothing could be remembered")
+
+    told: list[object] = []
+    Store().add(winner(A))
+    monkeypatch.setattr(Store, "require_writable", refuse)
+    monkeypatch.setattr("tilewright.runtime.cache_folder.forgets", told.append)
+    assert main(["tune", A]) == 0 and len(told) == 1
+    assert "known already" in capsys.readouterr().err
+    for needs in ([A, "--again"], [B], [A, B], [B, A], [A, "--family", "winograd"]):
+        assert main(["tune", *needs]) == 2
+        assert capsys.readouterr().err == "error: nothing could be remembered\n"
+    assert main(["bench", B, "--peers", "none"]) == 2
+    said = "error: nothing could be remembered; or give --no-tune, which stores nothing\n"
+    assert capsys.readouterr().err == said and not stand_in.asked
+
+
 def test_one_failing_layer_of_many_is_a_row(stand_in: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
     stand_in.instead[A] = raises(ProblemError("no family takes it"))
     assert main(["tune", A, B]) == 1
@@ -269,6 +347,119 @@ def test_bench_without_peers_on_numpy(
     assert json.loads((tmp_path / "o.json").read_text())["rows"][0]["problem"] == A
     assert "| layer |" in (tmp_path / "o.md").read_text()
     assert not (tmp_path / "o.svg").exists()
+
+
+class Typed(io.StringIO):
+    """Stands for a terminal at which something is typed."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_clear_asks_before_it_deletes_everything(
+    stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Store().add_all([winner(A), winner(A, config=direct(A, 2)), winner(B)])
+    assert main(["cache", "clear", A]) == 0
+    assert capsys.readouterr().out == "deleted 2 records\n" and Store().info().records == 1
+    for typed, left in (("n\n", 1), ("y\n", 0)):
+        monkeypatch.setattr("sys.stdin", Typed(typed))
+        assert main(["cache", "clear"]) == 0
+        said = capsys.readouterr().out
+        assert "Delete everything: 1 record and the compiled kernels? [y/N]" in said
+        assert said.endswith("deleted 1 record and 0 compiled kernels\n") == (typed == "y\n")
+        assert Store().info().records == left
+
+
+def test_what_the_cache_holds_is_told_in_words(
+    stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TILEWRIGHT_CACHE_MIB", raising=False)
+    Store().add_all([winner(A), Record(A, DEVICE.key, "direct", "direct:tk=1", "timeout", True)])
+    assert main(["cache", "info"]) == 0
+    told = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines()[1:])
+    told = {name: value.strip() for name, value in told.items()}
+    assert (told["records"], told["of them correct"], told["of them imported"]) == ("2", "1", "0")
+    assert (told["devices"], told["damaged stores set aside"]) == (DEVICE.key, "none")
+    assert told["limit of both in bytes"] == "1,073,741,824"
+
+
+def test_explain_compares_with_kernels_that_may_be_chosen() -> None:
+    problem, other = Problem.parse(A), winner(A, family="winograd")
+    history = [winner(A), varies := winner(A, deterministic=False), other]
+    assert explain._allowed(history, Request(problem)) == history
+    assert explain._allowed(history, Request(problem, deterministic=True)) == [history[0], other]
+    assert explain._allowed(history, Request(problem, families=("direct",))) == [history[0], varies]
+
+
+NUMPY = ["bench", "--device", "numpy", "--peers", "none", "--no-tune"]
+
+
+def test_bench_fails_where_a_layer_has_no_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    row = Bench.row
+
+    def partly(self: Bench, layer: Layer) -> BenchRow:
+        found = row(self, layer)
+        return found if layer.name == A else replace(found, ours=OurFigure(reason="no kernel was right"))
+
+    monkeypatch.setattr(Bench, "row", partly)
+    assert main([*NUMPY, A, B]) == 1
+    shown = capsys.readouterr()
+    assert f"[2/2] {B}: no kernel was right, floor " in shown.err
+    assert A in shown.out and f"{B}: no kernel was right" in shown.out
+    assert main([*NUMPY, A]) == 0
+
+
+def test_bench_plots_what_peers_have_a_time_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    row, drawn = Bench.row, list[tuple[float | None, Path]]()
+    peers = {"onednn": PeerFigure(cold_us=1e9)}
+    monkeypatch.setattr(Bench, "row", lambda self, layer: replace(row(self, layer), peers=peers))
+    monkeypatch.setattr("tilewright.cli.bench.drawable", lambda file: None)
+    monkeypatch.setattr("tilewright.cli.bench.draw", lambda found, file: drawn.append((found.geomean, file)))
+    assert main([*NUMPY, A, "--plot", str(tmp_path / "x.svg")]) == 0
+    ((ratio, file),) = drawn
+    assert ratio and ratio > 1 and file == tmp_path / "x.svg" and "no plot" not in capsys.readouterr().err
+    assert main([*NUMPY, A]) == 0 and len(drawn) == 1
+
+
+def test_bench_passes_on_what_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    asked: dict[str, Any] = {}
+
+    def made(**how: Any) -> None:
+        asked.update(how)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tilewright.bench.bench.Bench", made)
+    assert main([*NUMPY, A, "--seed", "3", "--deterministic", "--family", "direct"]) == 130
+    assert asked["runtime"].device.backend == "numpy" and isinstance(asked["store"], Store)
+    assert (asked["peers"], asked["tune"]) == ((), None)
+    assert asked["wanted"] == TuneOptions(seed=3, deterministic=True, families=("direct",))
+    assert main([*NUMPY[:-1], A]) == 130
+    session = asked["tune"].__self__
+    assert (session.share, session.wanted, asked["wanted"]) == (0.6, TuneOptions(), TuneOptions())
+    assert asked["progress"] == session.progress.now
+
+
+def test_bench_calibrates_and_says_when_its_checks_take_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    calibrated: list[str] = []
+    monkeypatch.setattr(opened, "calibrate", lambda runtime: calibrated.append(runtime.device.backend))
+    monkeypatch.setattr(Bench, "row", lambda self, layer: raises(KeyboardInterrupt())())
+    large = "n4c256h228w228k256r5s5-f32"
+    assert main([*NUMPY, large, A]) == 130
+    assert f"references of {large} first: 658 GFLOP, may take 1 minute" in capsys.readouterr().err
+    assert calibrated == ["numpy"]
 
 
 def test_model_report(
@@ -304,6 +495,24 @@ def test_model_report_replays_the_families_of_a_search(
         family.name for family in families))  # fmt: skip
     assert main(["model-report", "n1c64h28w28k64r3s3p1-accurate-nhwc"]) == 2
     assert "direct" in raced and "hopper" in raced and "winograd4" not in raced
+
+
+def test_model_report_replays_the_strategy_and_seed_that_were_asked_for(
+    stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tilewright.search import replay
+
+    asked: list[tuple[str, int]] = []
+
+    def replayed(*given: Any, seed: int) -> replay.Replay:
+        asked.append((given[-1], seed))
+        return replay.Replay(A, given[-1], 40, 12.5, "direct:tk=1", ((0, 0.5), (8, 0.9), (100, 1.0)), 40, 3)
+
+    monkeypatch.setattr(replay, "replay", replayed)
+    assert main(["model-report", A, "--strategy", "random", "--seed", "7", "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert asked == [("random", 7)] == [(told["strategy"], told["seed"])]
+    assert told["left_out"] == 0 and told["rows"][0]["best_us"] == 12.5
 
 
 def test_model_report_says_which_trials_there_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -351,7 +560,8 @@ def test_bench_goes_on_from_its_file_and_adds_layers(
     file = tmp_path / "o.json"
     bench = ["bench", "--device", "numpy", "--peers", "none", "--no-tune", "--json", str(file)]
     assert main([*bench, A]) == 0
-    first = json.loads(file.read_text())
+    first = json.loads(file.read_text()) | {"date": "2001-02-03"}
+    file.write_text(json.dumps(first))
     assert main([*bench, "--resume", A]) == 0  # nothing to do: the file stays what it was
     assert json.loads(file.read_text()) == first
     capsys.readouterr()
@@ -360,7 +570,7 @@ def test_bench_goes_on_from_its_file_and_adds_layers(
     second = json.loads(file.read_text())
     assert [row["problem"] for row in second["rows"]] == [A, B]
     assert second["rows"][0] == first["rows"][0]
-    assert second["commit"].startswith("abc")
+    assert second["commit"].startswith("abc") and second["date"] > first["date"]
     assert "kept from the file" in capsys.readouterr().err
     failed = {**first["rows"][0], "ours": {"reason": "no kernel was right"}}
     file.write_text(json.dumps(first | {"rows": [failed, {**failed, "name": "other"}]}))

@@ -21,12 +21,14 @@ from tilewright.cli import export, main
 from tilewright.device import for_architecture
 from tilewright.dispatch.dispatch import layer_plan
 from tilewright.dtypes import numpy_dtype
+from tilewright.errors import CompileError
 from tilewright.export.bundle import bundle
 from tilewright.export.files import files
 from tilewright.kernels.family import Config
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.tensor_map import Im2colMap, TiledMap
 from tilewright.kernels.untuned.reference import numpy_conv
+from tilewright.plans.provenance import Basis, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.runtime.base import Built, Runtime
@@ -409,6 +411,39 @@ def test_an_export_is_whole_although_nobody_reads_what_it_prints(
         unread.setattr("sys.stdout", Unread())
         assert main(["export", "R12", "--arch", "sm_90", "--to", str(tmp_path / "to")]) == 141
     assert {file.name: file.read_bytes() for file in (tmp_path / "to").iterdir()} == made
+
+
+@pytest.mark.parametrize(
+    ("broken", "found"),
+    [("", "a"), ("a", "b"), ("ab", "does not compile: b"), ("none", "no kernel takes it")],
+)
+def test_the_first_likely_kernel_that_compiles_is_exported(
+    broken: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(problem: str, device: object, config: str, note: str, compile: object) -> str:
+        if config in broken:
+            raise CompileError(f"does not compile: {config}")
+        assert note == "the model's choice (not verified)"
+        return config
+
+    monkeypatch.setattr("tilewright.export.bundle.bundle", made)
+    monkeypatch.setattr("tilewright.runtime.nvrtc.compiler", lambda: "nvrtc")
+    why = Provenance(Basis.MODEL, verified=False)
+    likely = [] if broken == "none" else [("a", why), ("b", why)]
+    about: Any = SimpleNamespace(problem="p", config=None, likely=lambda device, compiler: iter(likely))
+    if len(found) == 1:
+        assert export._for_architecture(about, "sm_90") == found
+    else:
+        with pytest.raises(CompileError, match=found):
+            export._for_architecture(about, "sm_90")
+
+
+def test_an_export_does_not_say_that_a_named_kernel_was_verified() -> None:
+    """Whoever named it knows; who gets the files does not."""
+    problem, named = Problem.parse("n1c4h5w5k4r3s3p1-f32"), Config.parse("reference:v=1")
+    for config, said in ((named, "named by --config (not verified)"), (None, "named by --config")):
+        about: Any = SimpleNamespace(problem=problem, config=config)
+        assert export._note(about, Provenance(Basis.NAMED)) == said
 
 
 def test_a_folder_that_cannot_be_made(

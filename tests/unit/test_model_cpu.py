@@ -14,12 +14,30 @@ from tilewright.floor import floor_us, least_flops
 from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.grouped import columns as grouped_columns
+from tilewright.kernels.tile import ATOMIC, LAST, TWO_PASS
 from tilewright.kernels.work import CpuWork, GpuWork
 from tilewright.problem import Problem
-from tilewright.search import model, ranking
+from tilewright.record import Estimate
+from tilewright.search import model, model_cpu, ranking
 from tilewright.search.space import space
 
 H100 = for_architecture("sm_90")
+# Constants and counts whose results are found by hand; at 1 GHz 1,000 cycles are 1 us.
+ROUND = model_cpu.CoreCoefficients(
+    issue=4.0, loads=2.0, turn_instructions=5.0, latency=3.0, l1_bytes=1000.0, l2_bytes=10000.0, usable=0.5,
+    l1_rate=40.0, l2_rate=20.0, l3_rate=10.0, place_rate=5.0, exposed=0.25, copy_cycles=0.5, store_cycles=2.0,
+    move_rate=4.0, tail=0.25, block_cycles=450.0, launch_us=30.0, overlap=0.25, atomic_cycles=8.0,
+    two_pass_cycles=4.0, last_cycles=2.0,
+)  # fmt: skip
+TWO_CORES = replace(
+    CORES, units=2, clock_ghz=1.0, rates=replace(CORES.rates, f32_tflops=0.064, read_gbs=10.0, empty_us=7.0)
+)
+COUNTS = CpuWork(
+    blocks=5, dram_bytes=4e4, useful=0.75, register_intensity=3.0, block_intensity=5.0, partial_bytes=8e3,
+    vectors=12, width=16, multiply_adds=1600.0, filter_loads=200.0, input_loads=800.0, turns=100,
+    copying=100.0, storing=100.0, filter_bytes=50e3, filter_once_bytes=1e4, filter_tile_bytes=400.0,
+    input_bytes=2e4, input_tile_bytes=400,
+)  # fmt: skip
 LAYERS = (
     "n1c4096h1w1k1000r1s1-f32", "n8c4096h1w1k1024r1s1-f32", "n1c32h56w56k32r3s3p1g32-f32",
     "n1c32h56w56k32r3s3p1u2g32-f32-nhwc", "n1c128h28w28k128r3s3p1g32-f32-nhwc", "n1c64h16w16k64r3s3p1-f32",
@@ -98,6 +116,85 @@ def test_sums_of_a_small_filter_overlap_with_the_next_tiles() -> None:
     config = Config.make("grouped", dict(v=16, th=1, tw=1, threads=1, mb=1, combine=0))
     facts = model.estimate(family_of("grouped"), problem, CORES, config).facts
     assert facts["latency_us"] < facts["issue_slots_us"]
+
+
+def _by_hand(monkeypatch: pytest.MonkeyPatch, **changes: float) -> Estimate:
+    monkeypatch.setattr(model_cpu, "CORE", ROUND)
+    return model_cpu.cpu_estimate(TWO_CORES, replace(COUNTS, **changes))
+
+
+def test_the_terms_of_a_kernel_are_those_of_its_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core has 3 blocks, and a quarter late; a block takes 2,500 cycles for caches, 1,600 to multiply."""
+    found = _by_hand(monkeypatch)
+    rounds, block, computed_us = 3.25, 2500 + 400 + 450, 3.25 * 3.6
+    assert found.terms_us == pytest.approx({
+        "launch_us": 7.0, "main_loop_us": rounds * block / 1e3, "copying_us": rounds * 0.05,
+        "stores_us": rounds * 0.2, "memory_not_hidden_us": 0.75 * 4.0, "combine_us": 0.0,
+        "other_launches_us": 0.0,
+    })  # fmt: skip
+    assert found.total_us == pytest.approx(7.0 + computed_us + 3.0)
+    assert found.facts == pytest.approx({
+        "multiply_add_us": rounds * 1.6, "load_ports_us": rounds * 0.5, "issue_slots_us": rounds * 0.775,
+        "latency_us": rounds * 0.3, "filter_stream_us": rounds * 2.5, "dram_us": 4.0, "blocks": 5,
+        "waves": 2.5, "tail": 0.3, "input_tile_bytes": 400, "vector_registers": 12, "useful_outputs": 0.75,
+        "register_intensity_flops_per_element": 3.0, "block_intensity_flops_per_element": 5.0,
+    })  # fmt: skip
+    late = _by_hand(monkeypatch, dram_bytes=2e5).terms_us["memory_not_hidden_us"]
+    assert late == pytest.approx(20.0 - computed_us + 0.75 * computed_us)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cycles"),
+    [
+        (dict(multiply_adds=2600.0), 2600 + 625), (dict(filter_loads=5200.0), 3000 + 625),
+        (dict(turns=2000), 6000 + 625), (dict(chain=1000.0), 3000 + 625),
+        (dict(filter_tile_bytes=500.0), 3500 + 400), (dict(filter_tile_bytes=4999.0), 3500 + 400),
+        (dict(filter_tile_bytes=5000.0), 5500 + 400), (dict(filter_once_bytes=6e4), 6500 + 400),
+        (dict(input_tile_bytes=499), 2500 + 400), (dict(input_tile_bytes=500), 3000 + 400),
+        (dict(place_bytes=5000.0, place_turns=3), 3500 + 400),
+        (dict(place_bytes=5005.0, place_turns=3), 2500 + 3003 + 400),
+    ],
+)  # fmt: skip
+def test_a_block_takes_what_is_longest_and_a_share_of_the_rest(
+    changes: dict[str, float], cycles: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = _by_hand(monkeypatch, **changes).terms_us["main_loop_us"]
+    assert found == pytest.approx(3.25 * (cycles + 450) / 1e3)
+
+
+@pytest.mark.parametrize(("combine", "us"), [(ATOMIC, 8.0 + 30.0), (TWO_PASS, 4.0 + 30.0), (LAST, 2.0)])
+def test_shares_are_combined_in_the_time_of_their_sums_and_launches(
+    combine: int, us: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _by_hand(monkeypatch, combine=combine).terms_us["combine_us"] == pytest.approx(us)
+
+
+def test_sums_are_added_at_the_clock_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_cpu, "CORE", ROUND)
+    found = model_cpu.cpu_estimate(replace(TWO_CORES, clock_ghz=2.0), replace(COUNTS, combine=ATOMIC))
+    assert found.terms_us["combine_us"] == pytest.approx(4.0 + 30.0)
+
+
+def test_cores_with_8_lanes_have_constants_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here those that the others have above, for a device of the same clock and peak."""
+    monkeypatch.setattr(model_cpu, "AVX2_CORE", ROUND)
+    found = model_cpu.cpu_estimate(replace(TWO_CORES, lanes=8), COUNTS)
+    assert found.total_us != pytest.approx(model_cpu.cpu_estimate(TWO_CORES, COUNTS).total_us)
+    assert found == _by_hand(monkeypatch)
+
+
+def test_other_launches_take_their_own_time_and_that_of_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _by_hand(monkeypatch, more_launches=2, more_bytes=8e3).terms_us["other_launches_us"]
+    assert found == pytest.approx(2 * 30.0 + 1.0)
+
+
+def test_a_peak_beyond_two_vectors_a_cycle_tells_a_higher_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three times as many flops: at one vector a cycle more, then at a clock half as high again."""
+    monkeypatch.setattr(model_cpu, "CORE", ROUND)
+    fast = replace(TWO_CORES, rates=replace(TWO_CORES.rates, f32_tflops=0.192))
+    found = model_cpu.cpu_estimate(fast, COUNTS).facts
+    assert found["multiply_add_us"] == pytest.approx(3.25 * 1.6 / 3)
+    assert found["latency_us"] == pytest.approx(3.25 * 0.3 / 1.5)
 
 
 def _choice(text: str, device: Device) -> str:

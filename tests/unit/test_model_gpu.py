@@ -14,6 +14,8 @@ from tilewright.device import Device, for_architecture
 from tilewright.floor import floor
 from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.config import Config
+from tilewright.kernels.tile import ATOMIC, LAST, TWO_PASS
+from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 from tilewright.record import Estimate
 from tilewright.search import model, trials_file
@@ -38,6 +40,102 @@ def _estimate(**changes: float) -> Estimate:
 def _memory_us(read: float, written: float = 0.0, streams: bool = False) -> float:
     sectors = dict(blocks=100, store_sectors=written / 32 / 100)
     return _estimate(dram_bytes=read + written, streams=streams, **sectors).facts["dram_us"]
+
+
+# Constants and counts whose results are found by hand; at 1 GHz 1,000 cycles are 1 us.
+ROUND = model.Coefficients(
+    issue_share=0.5, issue_latency=0.5, step_cycles=100.0, exposed_cycles=1000.0, flight_cycles=600.0,
+    fetch_cycles=2000.0, wavefront_cycles=2.0, l2_bytes_per_cycle=10.0, load_cycles=20.0, sector_cycles=0.5,
+    cluster_us=8.0, peer_bytes_per_cycle=20.0, arrival_us=3.0, atomic_us=4.0, launch_us=2.0,
+    memory_share=0.5, stream_share=1.0, short_bytes=1e6, gangs=(0.8, 0.5), sharpness=math.inf,
+)  # fmt: skip
+TEN_UNITS = replace(
+    H100, units=10, clock_ghz=1.0, threads_per_unit=2048,
+    rates=replace(H100.rates, read_gbs=1e3, empty_us=2.5),
+)  # fmt: skip
+COUNTS = GpuWork(
+    blocks=25, resident=2, threads=250, registers=64, shared_bytes=4096, steps=10, buffers=3, fma=100.0,
+    shared_loads=50.0, staging=30.0, epilogue=20.0, wavefronts=1000.0, load_bytes=5000.0, store_sectors=40.0,
+    tile_bytes=1000.0, shares=3, partial_bytes=1e5, dram_bytes=132e3, useful=0.75, register_intensity=3.0,
+    block_intensity=5.0,
+)  # fmt: skip
+
+
+def _by_hand(**changes: float) -> Estimate:
+    return model.gpu_estimate(TEN_UNITS, replace(COUNTS, **changes), ROUND)
+
+
+def test_the_terms_of_a_kernel_are_those_of_its_counts() -> None:
+    """The fullest unit has 3 blocks, 2 of them at once: 4 + 2 warps a scheduler, and half a warp each time.
+
+    A block alone waits for data: 2,000 cycles for the first, and 300 in each of 10 iterations.
+    """
+    found = _by_hand()
+    assert found.terms_us == pytest.approx({
+        "launch_us": 2.5, "first_loads_us": 2.0, "main_loop_us": 2 * 5.0, "stores_us": 0.06,
+        "combine_us": 0.0, "other_launches_us": 0.0,
+    })  # fmt: skip
+    assert found.total_us == pytest.approx(14.56)
+    assert found.facts == pytest.approx({
+        "issue_slots_us": 2.8, "shared_port_us": 6.0, "l2_us": 1.5, "stalls_us": 4.0, "dram_us": 0.232,
+        "blocks": 25, "threads_per_block": 250, "registers_per_thread": 64, "shared_bytes_per_block": 4096,
+        "blocks_per_unit_at_once": 2, "occupancy": 500 / 2048, "waves": 1.25, "tail": 0.2,
+        "useful_outputs": 0.75, "register_intensity_flops_per_element": 3.0,
+        "block_intensity_flops_per_element": 5.0,
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "us"),
+    [
+        (dict(buffers=1), 2 * 14.0), (dict(buffers=0), 2 * 4.0), (dict(turn_cycles=900.0), 2 * 11.0),
+        (dict(stays=True), 4.0 + 3.0), (dict(fetch=0.5), 2 * 4.0), (dict(steps=0), 4.0 + 2.0),
+        (dict(resident=1), 3 * 5.0), (dict(resident=8), 6.0), (dict(blocks=20), 5.0),
+        (dict(gang=2, blocks=20), 5.0), (dict(gang=4, blocks=24), 2 * 5.0), (dict(gang=8), 3 * 5.0),
+        (dict(steps=1), 4.0 + 3.1), (dict(threads=288, fma=1000.0), 12.1 + 10.7),
+        (dict(tensor_cycles=4000.0), 8.0 + 5.0), (dict(wavefronts=4000.0), 16.0 + 8.0),
+        (dict(load_bytes=6e4), 12.0 + 6.0), (dict(global_loads=150.0), 28.8 + 19.0),
+        (dict(dram_bytes=15e6), 16.0),
+    ],
+)  # fmt: skip
+def test_the_main_loop_takes_what_its_busiest_pipe_takes(changes: dict[str, float], us: float) -> None:
+    assert _by_hand(**changes).terms_us["main_loop_us"] == pytest.approx(us)
+
+
+def test_facts_are_of_the_blocks_that_there_are() -> None:
+    facts = _by_hand(resident=8).facts
+    assert (facts["blocks_per_unit_at_once"], facts["occupancy"]) == (3, 750 / 2048)
+    assert _by_hand(resident=1).facts["issue_slots_us"] == pytest.approx(3 * 1.0)
+    assert _by_hand(dram_bytes=1e4).facts["dram_us"] == pytest.approx(0.01), "all of it is written"
+
+
+def test_at_twice_the_clock_a_unit_and_the_cache_take_half_the_time() -> None:
+    counts = replace(COUNTS, combine=LAST, cluster=2, more_bytes=1e5, fetch=0.5)
+    found = model.gpu_estimate(replace(TEN_UNITS, clock_ghz=2.0), counts, ROUND)
+    assert found.terms_us == pytest.approx({
+        "launch_us": 2.5, "first_loads_us": 0.5, "main_loop_us": 4.0, "stores_us": 0.03,
+        "combine_us": 8.0 + 0.075 + 3.0 + 0.5 + 0.075, "other_launches_us": 0.5,
+    })  # fmt: skip
+    assert found.facts["dram_us"] == pytest.approx(0.232)
+
+
+def test_tensor_cores_are_told_where_they_are_used() -> None:
+    assert _by_hand(tensor_cycles=4000.0).facts["tensor_us"] == pytest.approx(12.0)
+    assert "tensor_us" not in _by_hand().facts
+
+
+@pytest.mark.parametrize(
+    ("changes", "us"),
+    [
+        (dict(combine=ATOMIC), 4.0 + 2.0), (dict(combine=TWO_PASS), 3.0 + 2.0),
+        (dict(combine=LAST), 3.0 + 1.0 + 0.3), (dict(combine=LAST, cluster=2), 8.0 + 0.15 + 3.0 + 1.0 + 0.15),
+        (dict(cluster=2), 8.0 + 0.15),
+    ],
+)  # fmt: skip
+def test_shares_are_combined_in_the_time_of_their_bytes_and_launches(
+    changes: dict[str, float], us: float
+) -> None:
+    assert _by_hand(**changes).terms_us["combine_us"] == pytest.approx(us)
 
 
 def test_long_streams_are_read_at_nearly_the_bandwidth() -> None:

@@ -58,6 +58,7 @@ def test_the_page_needs_nothing_else(written: Path) -> None:
     text = written.read_text(encoding="utf-8")
     assert not re.findall(r"""(?:src|href)=["'](?!#|data:)""", text) and "@import" not in text
     assert "url(" not in text and "default-src 'none'" in text
+    assert "<title>tilewright: results</title>" in text
     assert text.count("<svg") >= 5 and "prefers-color-scheme: dark" in text and "@media print" in text
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,6 +46,8 @@ AWKWARD = [
     "n1c16h13w11k32r5s3p2x1u2x3-f32+bias",
     "n2c6h9w11k9r3s3p1.0.2.1u2d1x2g3-f32-nhwc+bias",
     "n1c16h6w7k16r3s3p0.1.1.0-f32+relu",
+    "n1c16h6w7k16r3s3p1.1.0.2-f32",
+    "n1c16h6w7k16r3s3p0.2.1.1-f32",
     "n3c8h10w6k8r3s3p2d2g8-f32-nhwc",
     "n1c16h5w6k7r2s2u3-f32-nchw2nhwc",
     "n1c7h6w5k16r3s3p1-f32-nhwc2nchw+bias+relu",
@@ -95,6 +99,12 @@ def agrees(offer: Offer, problem: Problem, inputs: Inputs) -> None:
         assert deviation(y, wanted).wrong(problem) == "", contestant.name
 
 
+def uneven(problem: Problem) -> bool:
+    """Whether opposite sides have different padding."""
+    top, bottom, left, right = problem.pad
+    return (top, left) != (bottom, right)
+
+
 @pytest.mark.parametrize("text", AWKWARD)
 @pytest.mark.parametrize("name", CPU_PEERS)
 def test_cpu_peers_agree_with_numpy(name: str, text: str) -> None:
@@ -108,6 +118,7 @@ def test_cpu_peers_agree_with_numpy(name: str, text: str) -> None:
     for c in offer.contestants:
         foreign = c.layout not in (problem.layout_in, problem.layout_out) or c.layout == "blocked"
         assert c.peer == name and c.detail
+        assert ("padded apart" in c.detail) == (name == "onednn" and uneven(problem))
         assert not foreign or c.convert_us > 0
 
 
@@ -136,6 +147,58 @@ def test_a_conversion_is_timed_by_the_wall_clock(name: str) -> None:
     offer = PEER[name].prepare(problem, normal_inputs(problem, 7), Setting(CPU, threads=2, timed=timed))
     assert seen or not any(one.convert_us for one in offer.contestants)
     assert all(isinstance(run, Blocking) for run in seen)
+
+
+@pytest.mark.parametrize(
+    ("words", "nchw", "nhwc"),
+    [
+        ("+add", 0, 3), ("-nhwc+add", 3, 0), ("-nchw2nhwc+add", 2, 1), ("-nhwc2nchw+add", 1, 2),
+        ("-nhwc+bias", 2, 0), ("-nchw2nhwc+bias", 1, 1),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["onednn", "onnxruntime", "pytorch"])
+def test_each_array_of_another_layout_is_converted(
+    name: str, words: str, nchw: int, nhwc: int, request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Here each takes 1 us: x, y and z."""
+    monkeypatch.setattr(Setting, "quick_us", lambda self, run: (run(), 1.0)[1])
+    if name == "pytorch":
+        request.getfixturevalue("torch_for_gpu")
+    problem = Problem.parse(f"n1c16h6w5k32r3s3p1-f32{words}")
+    offer, _ = prepared(PEER[name], problem, CPU if name in CPU_PEERS else H100)
+    wanted = dict(nchw=nchw, nhwc=nhwc, blocked=1)  # a layout of its own is converted at once
+    assert offer.contestants and all(c.convert_us == wanted[c.layout] for c in offer.contestants)
+    if name == "pytorch":
+        assert [(c.layout, c.pack_us) for c in offer.contestants] == [("nchw", 0.0), ("nhwc", 1.0)]
+    if name == "onednn":
+        assert {c.name for c in offer.contestants if not c.pack_us} == {"onednn nchw"}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_onednn_runs_on_as_many_threads_as_it_is_given(threads: int) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    problem = Problem.parse("n1c16h6w5k16r3s3p1-f32")
+    offer = PEER["onednn"].prepare(problem, normal_inputs(problem, 7), Setting(CPU, threads))
+    assert torch.get_num_threads() == threads
+    assert all(c.detail.endswith(f", {threads} thread{'s' * (threads > 1)}") for c in offer.contestants)
+
+
+def test_onnxruntime_runs_on_as_many_threads_as_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    ort = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
+    made, opened = list[Any](), ort.InferenceSession
+
+    def noted(*of: Any, **how: Any) -> Any:
+        made.append(opened(*of, **how))
+        return made[-1]
+
+    monkeypatch.setattr(ort, "InferenceSession", noted)
+    offer, _ = prepared(PEER["onnxruntime"], Problem.parse("n1c16h6w5k16r3s3p1-f32+bias+relu"))
+    levels = [getattr(ort.GraphOptimizationLevel, f"ORT_ENABLE_{level}") for level in ("ALL", "EXTENDED")]
+    options = [one.get_session_options() for one in made]
+    assert [one.graph_optimization_level for one in options] == levels
+    assert all((one.intra_op_num_threads, one.inter_op_num_threads) == (2, 1) for one in options)
+    assert all(c.detail.endswith(", with bias relu in its graph, 2 threads") for c in offer.contestants)
 
 
 def test_onednn_knows_its_layouts() -> None:
@@ -213,6 +276,9 @@ def test_names() -> None:
     assert [p.name for p in named("cudnn, onednn,cudnn")] == ["cudnn", "onednn"]
     with pytest.raises(PeerError, match=f"must be one of {', '.join(PEER)}, or all, or none"):
         named("miopen")
+    for names in ("all,onednn", "onednn, none"):
+        with pytest.raises(PeerError, match=r"peers '.*': (all|none) stands alone"):
+            named(names)
     assert len(PEER) == len(PEERS) and not {"all", "none", ""} & set(PEER)
     assert [p.name for p in applicable(CPU)] == CPU_PEERS
     assert {*applicable(CPU), *applicable(H100)} == set(PEERS)
@@ -265,6 +331,7 @@ def test_a_detail_tells_what_is_fused() -> None:
 def test_a_peer_with_no_way_tells_the_commonest_reasons() -> None:
     offer = Offer(skipped={**{str(n): "no room" for n in range(5)}, **{letter: letter for letter in "abcd"}})
     assert offer.refusal == "no room (5 ways); a; b; 2 more reasons"
+    assert Offer(skipped=dict(a="x", b="y", c="z", d="x")).refusal == "x (2 ways); y; z"
     assert Offer().refusal == "it offers no engine"
 
 
@@ -280,9 +347,35 @@ def test_an_offer_keeps_the_reason_of_what_failed() -> None:
     def broken() -> base.Contestant:
         raise RuntimeError("no room\n for  it")
 
+    def breaks() -> base.Contestant:
+        return base.Contestant("p", "b", "", "nchw", refuse, lambda: np.zeros(1))
+
+    def refuse() -> None:
+        raise NotImplementedError
+
     offer = Offer()
     offer.attempt("a", broken)
-    assert offer.skipped == {"a": "no room for it"} and not offer.contestants
+    offer.attempt("b", breaks)
+    assert offer.skipped == {"a": "no room for it", "b": "NotImplementedError"} and not offer.contestants
+
+
+def test_a_library_that_is_broken_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "torn.py").write_text("raise OSError('undefined symbol:\\n' + 'x' * 500)")
+    monkeypatch.syspath_prepend(tmp_path)
+    told = base.needs("p", ("json", "json"), ("torn", "torn"))
+    assert told and told.startswith("p: importing torn failed: undefined symbol: xxx") and len(told) < 250
+    assert base.needs("p", ("json", "json")) is None
+
+
+def test_a_setting_is_that_of_its_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream is another one while a graph is recorded."""
+    runtime: Any = SimpleNamespace(device=CPU, stream=5, timed=lambda run: 7.0)
+    for cores, threads in ((1, 1), (64, CPU.units)):
+        monkeypatch.setattr(base, "cores", lambda cores=cores: cores)
+        assert Setting.of(runtime).threads == threads
+    setting = Setting.of(runtime)
+    runtime.stream = 6
+    assert (setting.device, setting.stream(), setting.quick_us(lambda: None)) == (CPU, 6, 7.0)
 
 
 @pytest.fixture
@@ -317,8 +410,10 @@ def test_pytorch_on_host_tensors(text: str, torch_for_gpu: None) -> None:
     if refuses(PEER["pytorch"], problem, H100):
         return
     offer, inputs = prepared(PEER["pytorch"], problem, H100)
+    assert importlib.import_module("torch").backends.cudnn.benchmark
     assert [c.layout for c in offer.contestants] == ["nchw", "nhwc"], offer.skipped
     agrees(offer, problem, inputs)
+    assert all(("padded apart" in c.detail) == uneven(problem) for c in offer.contestants)
 
 
 def test_inductor_compiles_the_whole_layer(torch_for_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,6 +448,7 @@ GEMMS = [
     "n2c20h4w3k10r4s3-f64+alpha0.5+bias", "n1c64h1w1k33r1s1-f16+bias+leaky0.1", "n4c64h1w1k33r1s1-bf16+add",
     "n32c64h1w1k40r1s1-i8+bias+add+relu", "n32c64h1w1k40r1s1-i8+bias+relu+requant",
     "n1c32h8w7k48r1s1-tf32-nhwc+bias", "n1c32h8w6k48r1s1-f8-nhwc+alpha0.5+bias+relu",
+    "n1c32h8w6k48r1s1-f8-nhwc", "n1c32h8w6k48r1s1-f8-nhwc+bias+add+relu",
 ]  # fmt: skip
 
 
@@ -364,6 +460,24 @@ def test_cublas_on_host_tensors(text: str, torch_for_gpu: None) -> None:
     rows = ["nchw"] if problem.dtype != "f8" else []  # its second factor has to lie by columns
     assert [c.layout for c in offer.contestants] == [*rows, "nhwc", *pixel], offer.skipped
     agrees(offer, problem, inputs)
+    ways = [f"cublas {layout}" for layout in (*rows, "nhwc")] + ["cublas vector"] * len(pixel)
+    assert [c.name for c in offer.contestants] == ways
+    for c in offer.contestants:
+        assert ("vector, nchw" if "vector" in c.name else f"matmul, {c.layout}") in c.detail
+        assert ("TF32 allowed" in c.detail) == (problem.math == "tf32")
+
+
+@pytest.mark.parametrize("name", ["pytorch", "cublas"])
+def test_each_peer_in_pytorch_multiplies_as_asked(
+    name: str, torch_for_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TF32 stays allowed for the whole process until someone says otherwise."""
+    asked: list[Problem] = []
+    for module in ("pytorch", "cublas"):
+        monkeypatch.setattr(f"tilewright.peers.{module}.as_asked", asked.append)
+    problem = Problem.parse("n1c32h4w3k8r1s1-tf32")
+    PEER[name].offer(problem, normal_inputs(problem, 7), Setting(H100))
+    assert asked == [problem]
 
 
 def test_cublas_tells_what_its_gemm_computes(torch_for_gpu: None) -> None:
@@ -403,6 +517,7 @@ def test_cublas_has_no_batch_of_whole_numbers(torch_for_gpu: None) -> None:
     assert "no batched product" in offer.skipped["cublas nchw"]
 
 
-def test_cublas_refuses_what_is_no_matrix_product(torch_for_gpu: None) -> None:
+@pytest.mark.parametrize("shape", ["r3s3", "r1s1p1", "r1s1u2", "r1s1g2", "r5s5p1", "r3s3d2", "r5s5g2"])
+def test_cublas_refuses_what_is_no_matrix_product(shape: str, torch_for_gpu: None) -> None:
     with pytest.raises(PeerError, match="no single matrix product"):
-        prepared(PEER["cublas"], Problem.parse("n1c4h5w5k4r3s3-f32"), H100)
+        prepared(PEER["cublas"], Problem.parse(f"n1c4h5w5k4{shape}-f32"), H100)

@@ -116,6 +116,24 @@ def test_odd_channels_of_whole_numbers_are_padded_too(layout: str, fake: Cudnn) 
     assert found[f"cudnn {layout} eng0"].convert_us == 0
 
 
+def test_each_array_of_another_layout_or_number_of_channels_is_converted(
+    fake: Cudnn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here each takes 1 us: x, y, and the copy of x beside zeros."""
+    monkeypatch.setattr(Setting, "quick_us", lambda self, run: (run(), 1.0)[1])
+    fake.engines = {0: Engine()}
+    found = {c.name: c.convert_us for c in offer_of(Problem.parse("n2c3h5w6k8r3s3p1-i8"))[0].contestants}
+    wanted = {"nchw": 0, "nchw C=4": 1, "nchw C=16": 1, "nhwc": 2, "nhwc C=4": 3, "nhwc C=16": 3}
+    assert {name: found[f"cudnn {name} eng0"] for name in wanted} == wanted
+
+
+def test_channels_of_groups_are_not_padded(fake: Cudnn) -> None:
+    """Those of each would have to be."""
+    fake.engines = {0: Engine()}
+    offer, _ = offer_of(Problem.parse("n2c6h5w6k8r3s3p1g2-i8"))
+    assert offer.contestants and not any("C=" in c.name for c in offer.contestants)
+
+
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -136,6 +154,32 @@ def test_which_graphs_are_tried(words: str, found: list[str]) -> None:
     kind = "i8" if "requant" in words else "f32"
     problem = Problem.parse(f"n1c4h5w6k8r3s3p1-{kind}{'+' * bool(words)}{words}")
     assert [str(way) for way in cudnn_plans.ways(problem)] == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "sums"),
+    [
+        ("f64", "f64", "f64"), ("f32", "f32", "f32"), ("tf32", "f32", "f32"), ("f16", "f16", "f32"),
+        ("bf16", "bf16", "f32"), ("f8", "f8", "f32"), ("i8", "i8", "i32"), ("q8", "i8", "i32"),
+    ],
+)  # fmt: skip
+def test_products_are_summed_in_f32_or_wider(
+    kind: str, stored: str, sums: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cudnn, asked = Cudnn({}, conv), list[dict[str, object]]()
+
+    def made(**how: object) -> Graph:
+        asked.append(how)
+        return Graph(cudnn, **how)
+
+    monkeypatch.setattr(cudnn, "pygraph", made)
+    problem = Problem.parse("n1c16h5w4k8r3s3p1-f32+bias").with_dtype(kind)
+    graph = cudnn_plans.graph_of(cudnn, problem, "nhwc", cudnn_plans.Way(("bias",)), {"handle": 7})
+    wanted = dict(io_data_type=stored, intermediate_data_type=sums, compute_data_type=sums, handle=7)
+    assert asked == [wanted] and graph.shape["compute_data_type"] == sums
+    if kind == "q8":  # but the last scale is not a whole number
+        way = cudnn_plans.Way(("bias", cudnn_plans.REQUANT))
+        assert cudnn_plans.graph_of(cudnn, problem, "nhwc", way, {"handle": 7}).scaled == "f32"
 
 
 def test_what_no_graph_can_fuse_runs_apart(fake: Cudnn) -> None:
@@ -166,6 +210,17 @@ def test_an_activation_that_cudnn_has_no_node_for_runs_apart(
 def test_an_activation_that_nothing_knows_is_no_relu(fake: Cudnn, unknown: Epilogue) -> None:
     with pytest.raises(PeerError, match=r"unheard: has no operation of .* yet"):
         offer_of(replace(Problem.parse("n1c4h5w6k8r3s3p1-f32"), epilogue=unknown))
+
+
+def test_a_detail_tells_where_alpha_and_the_last_scale_are(fake: Cudnn) -> None:
+    offer, _ = offer_of(Problem.parse("n1c16h5w6k8r3s3p1-i8-nhwc+bias+relu+requant"))
+    details = {c.name: c.detail for c in offer.contestants}
+    whole = details["cudnn nhwc bias+act+requant eng0"]
+    assert whole.endswith("nhwc, bias relu fused, requant fused")
+    assert details["cudnn nhwc eng0"].endswith("nhwc, bias relu apart, requant apart")
+    offer, _ = offer_of(Problem.parse("n1c4h5w6k8r3s3p1-f32+alpha0.5+bias"))
+    details = {c.name: c.detail for c in offer.contestants}
+    assert details["cudnn nchw bias eng0"].endswith("nchw, alpha in the filter, bias fused")
 
 
 def test_a_bias_of_zeros_is_told(fake: Cudnn) -> None:
@@ -242,6 +297,12 @@ def test_only_the_best_few_and_one_gemm_are_kept(fake: Cudnn, monkeypatch: pytes
     assert offer.skipped["cudnn nhwc eng9"].startswith("slower: ")
     name, make = offer.slower[0]
     assert name == "cudnn nhwc eng0_k2=1" == make().name
+    quick = iter(range(1000))
+    offer, _ = offer_of(Problem.parse(LAYERS[0]), engines=1)
+    assert [c.name for c in offer.contestants] == [f"cudnn nchw eng{n}_k2=1" for n in (0, 9)]
+    quick = iter(range(1000))
+    offer, _ = offer_of(Problem.parse(LAYERS[0]), engines=3)  # one of which is a GEMM already
+    assert [c.name for c in offer.contestants] == [f"cudnn nchw eng{n}_k2=1" for n in (0, 2, 9)]
 
 
 def test_a_slow_engine_is_tried_in_one_setting(fake: Cudnn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,13 +320,68 @@ def test_a_slow_engine_is_tried_in_one_setting(fake: Cudnn, monkeypatch: pytest.
 
 def test_settings_that_end_the_process_are_not_tried(fake: Cudnn) -> None:
     """On an H100 a plan of cuDNN 9.19 in f64 was a segmentation fault; each engine's first setting runs."""
-    fake.engines = {1: Engine(tiles=2), 9: Engine(tiles=2)}
+    fake.engines = {1: Engine(tiles=2), 5: Engine(fails="build"), 9: Engine(tiles=2)}
     problem = Problem.parse(LAYERS[0]).with_dtype("f64")
     offer, inputs = offer_of(problem)
     agrees(offer, problem, inputs)
     left = {name: why for name, why in offer.skipped.items() if "other settings" in name}
+    assert not any("eng5" in name for name in left), "none of its settings works"
+    fake.built = [name for name in fake.built if not name.startswith("eng5")]
     assert len(left) == len(fake.built) == len(offer.contestants) == 4
     assert all(why.startswith("not tried: ") for why in left.values())
+
+
+@pytest.mark.parametrize(("tiles", "settings"), [(64, 64), (65, 0)])
+def test_an_engine_of_too_many_settings_runs_in_those_that_cudnn_names(
+    tiles: int, settings: int, fake: Cudnn
+) -> None:
+    fake.engines = {9: Engine(tiles=tiles)}
+    offer, _ = offer_of(Problem.parse(LAYERS[0]), engines=999)
+    named = {"eng9", "eng9_k2=1"}
+    swept = {f"eng9_k2={n}" for n in range(settings)}
+    assert {c.name.split()[-1] for c in offer.contestants} == named | swept
+
+
+@pytest.mark.parametrize(("stride", "settings"), [(0, (0, 1, 2, 3, 4)), (2, (0, 2, 4))])
+def test_settings_are_a_stride_apart(stride: int, settings: tuple[int, ...]) -> None:
+    cudnn = Cudnn({9: Engine(tiles=5, stride=stride)}, conv)
+    plans, skipped = cudnn_plans.strict_plans(cudnn, lambda: Graph(cudnn), ("f32", f"strides {stride}", ""))
+    assert [plan.name for plan in plans][2:] == [f"eng9_k2={n}" for n in settings if n != 1]
+    assert skipped == {"10 other engines": "10 CUDNN_STATUS_NOT_SUPPORTED"}
+
+
+def test_an_old_front_end_has_the_plans_that_it_lists(
+    fake: Cudnn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("create_execution_plan", "get_engine_count"):
+        monkeypatch.delattr(Graph, name)
+    offer, _ = offer_of(Problem.parse(LAYERS[0]))
+    assert {c.name.split()[-1] for c in offer.contestants} == {"eng0_k2=1", "eng2_k2=1", "eng9_k2=1"}
+    assert not any("other engines" in name for name in offer.skipped)
+
+
+def test_what_has_no_room_in_one_layout_may_run_in_the_other(
+    fake: Cudnn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = importlib.import_module("tilewright.peers.gpu").GpuArrays.place
+
+    def limited(self, problem: Problem, inputs: object, layout: str):  # type: ignore[no-untyped-def]
+        if layout == "nchw":
+            raise MemoryError("out of memory")
+        return place(self, problem, inputs, layout)
+
+    monkeypatch.setattr("tilewright.peers.gpu.GpuArrays.place", limited)
+    offer, _ = offer_of(Problem.parse(LAYERS[0]))
+    assert offer.skipped["cudnn nchw"] == "out of memory"
+    assert {c.layout for c in offer.contestants} == {"nhwc"}
+
+
+def test_no_library_for_arrays(fake: Cudnn, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(setting: Setting) -> None:
+        raise PeerError("no arrays on the GPU (no torch; no cupy)")
+
+    monkeypatch.setattr("tilewright.peers.cudnn.gpu_arrays", none)
+    assert PEER["cudnn"].absent(H100) == "cudnn: no arrays on the GPU (no torch; no cupy)"
 
 
 def test_no_libcudnn(fake: Cudnn, monkeypatch: pytest.MonkeyPatch) -> None:

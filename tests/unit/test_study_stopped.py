@@ -15,8 +15,12 @@ from test_studies import NAIVE, lab, runtime
 
 from tilewright.bench import environment
 from tilewright.cli import main
+from tilewright.cli import study as command
+from tilewright.problem import Problem
 from tilewright.report.study import heading, part_table
+from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
+from tilewright.store import Store
 from tilewright.studies import study_run
 from tilewright.studies.document import document as document_of
 from tilewright.studies.document import load
@@ -33,6 +37,9 @@ from tilewright.studies.study import (
     Value,
 )
 from tilewright.studies.study_run import StudyRun, earlier_result
+from tilewright.tuning.budget import Budget
+from tilewright.tuning.options import TuneOptions
+from tilewright.tuning.worker_pool import WorkerPool
 
 __all__ = ["runtime"]  # a fixture
 
@@ -274,6 +281,31 @@ def test_parts_alone(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.Monke
     assert (steps, memory) == found.parts and not search.left
     assert run(monkeypatch, "--json", str(file), "--part", "2") == 0
     assert [part.title for part in load(file).parts] == ["search"]
+
+
+def test_a_budget_tunes_layers_with_the_families_of_their_steps(
+    own_cache: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned: list[tuple[object, ...]] = []
+    monkeypatch.setattr(
+        "tilewright.dispatch.once.tune_once", lambda *given, children: tuned.append((*given, children))
+    )
+    device, store, children = open_runtime("numpy"), Store(), WorkerPool()
+    without = command._lab(device, store, True, None, children)
+    assert (without.tune, without.budget, without.quick) == (None, "", True)
+    budget, problem = Budget(seconds=20.0), Problem.parse(A.problem)
+    found = command._lab(device, store, False, budget, children)
+    assert found.budget == "20s" and found.tune is not None
+    found.tune(problem, ("direct",))
+    assert tuned == [(problem, device, store, TuneOptions(budget, families=("direct",)), children)]
+
+
+def test_parts_without_a_ladder_are_not_plotted(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    assert run(monkeypatch, "--part", "2", "--plot", str(file := tmp_path / "x.svg")) == 0
+    assert "no plot: no part that has a ladder is done\n" in capsys.readouterr().err and not file.exists()
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,32 @@ def test_progress_shows_a_name_as_it_is(
     assert "tuning [/a]: 1 tried" in capsys.readouterr().err
 
 
+def test_progress_counts_layers_and_the_share_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    _terminal(monkeypatch, 100)
+    with ProgressBar(2, "tuning") as progress:
+        assert progress._bar is not None
+        (task,), seen = progress._bar.tasks, []
+        for share in (0.25, 1.5, -0.5):
+            progress.now("R1", share)
+            seen.append(task.completed)
+        progress.finished("R1: 3 us")
+        seen.append(task.completed)
+        progress.now("R2", 0.25)
+        assert (seen, task.completed, task.total) == ([0.25, 1.0, 0.0, 1.0], 1.25, 2)
+
+
+def test_a_build_server_has_a_line_for_each_layer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Though what it runs in may be a terminal: a log keeps every change of a bar."""
+    _terminal(monkeypatch, 100)
+    monkeypatch.setenv("CI", "true")
+    with ProgressBar(1, "tuning") as progress:
+        progress.now("R1", 0.5)
+        progress.finished("R1: 3 us")
+    assert capsys.readouterr().err == "[1/1] R1: 3 us\n"
+
+
 def test_a_finished_layer_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

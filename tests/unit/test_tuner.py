@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tuning_fakes import GOOD, PROBLEM, FakeAhead, FakeWorker, MemoryStore, Row, RowStrategy, row, time_us
 
-from tilewright import kernels
+from tilewright import errors, kernels
 from tilewright.device import Device, DeviceType, for_architecture
 from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreError
 from tilewright.kernels.family import Config, Family, Rule
@@ -283,11 +283,15 @@ def test_a_search_outlives_a_store_that_cannot_be_written_for_a_while(
     assert patience_s == 0.0 or store.writes == len(sound.kept) + 1, "it tries again once a while"
 
 
-@pytest.mark.filterwarnings("ignore:store x")
-def test_what_waits_to_be_stored_is_stored_when_a_search_is_interrupted(worker: type[FakeWorker]) -> None:
+def test_what_waits_to_be_stored_is_told_and_stored_when_a_search_is_interrupted(
+    worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "_warned", set())
     store, worker.interrupt_at = FullStore(range(20, 21)), 30
-    with pytest.raises(KeyboardInterrupt):
+    said = pytest.warns(RuntimeWarning, match="^store x: disk full; the search goes on, and tries to write")
+    with said as warnings, pytest.raises(KeyboardInterrupt):
         go(store=store)
+    assert len(warnings) == 1
     assert len(store.kept) == 31  # with the one that did not compile
 
 
@@ -342,6 +346,14 @@ def test_what_won_elsewhere_or_for_layers_alike_is_tried_first(worker: type[Fake
         go("10trials", store=store)
         assert worker.runs[:2] == [60, 61]
         assert len(set(worker.runs)) == len(worker.runs)
+
+
+def test_of_what_won_elsewhere_a_dozen_is_tried(worker: type[FakeWorker]) -> None:
+    """A store may have hundreds of configs that were tried with an older kernel."""
+    (done,) = go("1trials").records
+    worker.runs.clear()
+    go("40trials", store=MemoryStore([replace(done, config=str(row(i))) for i in range(60, 90)]))
+    assert len(set(worker.runs) & set(range(60, 90))) == 12
 
 
 @pytest.fixture

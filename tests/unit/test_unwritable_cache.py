@@ -84,6 +84,8 @@ def test_what_is_there_is_read(cache: Path) -> None:
     Store(cache / "records-1.sqlite").add(record(problem=LAYER))
     (cache / "records-1.sqlite").chmod(0o400)
     assert '"records": 1' in run(cache, "cache info --json -").stdout
+    told = f"{cache}: read-only: what it holds is used, nothing new is stored\n"
+    assert told in run(cache, "doctor").stdout
     done = run(cache, f"explain {LAYER} --device numpy")
     assert done.returncode == 0 and done.stderr == ""
 

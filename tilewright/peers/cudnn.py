@@ -114,7 +114,7 @@ class _Engine:
 
     def try_others(self, most_us: float, offer: Offer) -> None:
         """Time the other settings, unless the first took longer than ``most_us``."""
-        if self.timed and self.best_us > most_us:
+        if self.best_us > most_us:
             self.leave_others(f"slower: the first took {self.best_us:.1f} us in a quick timing", offer)
             return
         for plan in self._left:
@@ -122,7 +122,7 @@ class _Engine:
 
     def leave_others(self, why: str, offer: Offer) -> None:
         """Note that the other settings are not tried, and why."""
-        if self.timed and self._left:
+        if self._left:  # after one that was timed
             offer.skipped[f"{self.timed[0].title} in {len(self._left)} other settings"] = why
 
     def _try(self, plan: ExecutionPlan, offer: Offer) -> None:
