@@ -244,12 +244,44 @@ class Sizes(Direct):
 def test_neighbours_are_one_step_away_or_two_that_go_together() -> None:
     """One size up and another down, or a size and a choice; any other option is next to a choice."""
     legal = Space(Sizes(), LAYER, DEVICE)
-    at = Config.make("sizes", dict(a=2, b=2, way=1))
+    at = Config.make("sizes", dict(a=2, b=4, way=0))
     found = {(one["a"], one["b"], one["way"]) for one in legal.neighbours(at)}
-    one_step = {(1, 2, 1), (4, 2, 1), (2, 1, 1), (2, 4, 1), (2, 2, 0), (2, 2, 2)}
-    mixed = {(a, b, way) for a, b in ((1, 2), (4, 2), (2, 1), (2, 4)) for way in (0, 2)}
-    assert found == one_step | mixed | {(1, 4, 1), (4, 1, 1)}
+    one_step = {(1, 4, 0), (4, 4, 0), (2, 2, 0), (2, 8, 0), (2, 4, 1), (2, 4, 2)}
+    mixed = {(a, b, way) for a, b in ((1, 4), (4, 4), (2, 2), (2, 8)) for way in (1, 2)}
+    assert found == one_step | mixed | {(1, 8, 0), (4, 2, 0)}
     assert len(legal.neighbours(at)) == len(found)
+
+
+class Named(Row):
+    """A family of a name, some facts of which are given."""
+
+    def __init__(self, name: str, **facts: Any) -> None:
+        self.__dict__.update(facts, name=name)
+
+
+class Empty(Row):
+    """No config is legal; its rules check other sizes than the layer's, as Winograd's do."""
+
+    name = "empty"
+
+    def inner(self, problem: Problem, device: Device) -> Problem:
+        return replace(problem, k=2 * problem.k)
+
+    def rules(self, device: Device) -> tuple[Rule, ...]:
+        return (Rule("none", lambda i, problem: i > problem.k, "too small"),)
+
+
+def test_a_family_is_usable_or_there_is_a_reason_why_not() -> None:
+    """The reason names the layer that the user gave. What cannot be tuned is not spoken of."""
+    good = Named("good")
+    loose, wide = Named("loose", exact=False), Named("wide", refuses=lambda *_: "it is too wide")
+    given = [Named("fixed", tunable=False), wide, Empty(), loose, good]
+    accurate = replace(LAYER, math="accurate")
+    reasons = {"wide": "it is too wide", "empty": f"no config of empty is legal for {accurate}"}
+    found, passed = space.usable(given, accurate, DEVICE)
+    assert found == [good] and passed.pop("loose").startswith("its sums are less accurate")
+    assert passed == reasons
+    assert space.usable(given, LAYER, DEVICE)[0] == [loose, good]
 
 
 @pytest.mark.parametrize(
