@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 from tuning_fakes import outcome
 
+from tilewright import errors as errors_of_package
 from tilewright.device import Device, for_architecture
 from tilewright.errors import StoreError
 from tilewright.kernels import family_of
@@ -253,6 +255,25 @@ def test_what_ships_is_read_before_the_device_is_known(monkeypatch: pytest.Monke
     assert sorted(read) == sorted(device.chip for device in devices[:2])
 
 
+def test_of_what_ships_only_what_can_be_read_of_the_chip_is_taught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged installation loses what it knows of other layers, and says so; a search goes on."""
+    monkeypatch.setattr(experience.resources, "files", lambda package: tmp_path)
+    monkeypatch.setattr(errors_of_package, "_warned", set())
+    folder, config = tmp_path / "data" / "experience", Config.make("direct", dict(tk=1))
+    folder.mkdir(parents=True)
+    devices = {"a": DEVICE, "b": OTHER, "c": for_architecture("sm_80")}
+    for name, device in devices.items():
+        trials_file.write(folder / f"{name}.jsonl.gz", device, [outcome(config, 9.0, HERE)])
+    (folder / "d.jsonl.gz").write_bytes((folder / "a.jsonl.gz").read_bytes()[:-20])  # its device can be read
+    (folder / "e.jsonl.gz").write_bytes(b"no gzip")
+    with pytest.warns(RuntimeWarning, match=r"shipped trials are skipped: .*[de]\.jsonl\.gz"):
+        found = experience._shipped.__wrapped__(DEVICE.chip)
+    taught = ((str(config), 9.0),)
+    assert found.lessons == tuple(Lesson(device, HERE, "direct", taught) for device in (DEVICE, OTHER))
+
+
 def test_times_alone_are_those_of_the_whole_records() -> None:
     device, records = trials_file.read(TRIALS)
     same, times = trials_file.read_times(TRIALS)
@@ -277,6 +298,28 @@ def test_a_line_that_is_no_trial_is_named(
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()) + b"\n" + line.encode()))
     with pytest.raises(StoreError, match="some.gz, line 3"):
         read(path)
+
+
+@pytest.mark.parametrize("read", (trials_file.read, trials_file.read_times, trials_file.device_of))
+@pytest.mark.parametrize(("damage", "why"), (
+    (lambda _: b"", "line 1"), (lambda _: b"plain text", "gzip"), (lambda packed: packed[:20], "end"),
+    (lambda packed: packed[:12] + b"\xff" * 9, "invalid"), (lambda _: gzip.compress(b"\xff"), "utf-8"),
+    (lambda packed: gzip.compress(gzip.decompress(packed).replace(b"-trials", b"-t")), "'tilewright-t'"),
+    (lambda _: gzip.compress(b"[]"), "line 1"),
+))  # fmt: skip
+def test_a_file_that_is_no_trials_file_is_refused(
+    read: Callable[[Path], object], damage: Callable[[bytes], bytes], why: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "some.gz"
+    trials_file.write(path, DEVICE, [])
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(StoreError, match=rf"trials file .*some\.gz.*{why}.* want one of model-report --save"):
+        read(path)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=re.escape(f"trials file {tmp_path}: Is a directory")):
+        trials_file.write(tmp_path, DEVICE, [])
 
 
 def test_a_long_line_is_told_in_a_short_one(tmp_path: Path) -> None:
