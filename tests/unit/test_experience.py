@@ -27,7 +27,7 @@ from tilewright.problem import Problem
 from tilewright.record import Estimate, Outcome
 from tilewright.search import experience, model, ranking, trials_file
 from tilewright.search.experience import FASTEST, KEPT, Experience, Lesson, learn, shipped
-from tilewright.search.places import PARTS, makeup
+from tilewright.search.places import PARTS, features, makeup
 from tilewright.search.space import Space
 
 DIRECT = family_of("direct")
@@ -121,6 +121,23 @@ def test_what_an_estimate_is_made_of() -> None:
     assert np.array_equal(makeup(estimates[:1] * 2)[0], makeup(estimates[:1])[0])
     bare = makeup([Estimate(8.0, {}, {})])
     assert bare.shape == makeup(estimates[:1]).shape and not bare[0, : len(PARTS)].any()
+
+
+def test_how_far_layers_are_apart() -> None:
+    """An octave is 1 apart; pixels count, however they are arranged, and so does each other choice."""
+
+    def apart(text: str) -> float:
+        return float(np.abs(features(Problem.parse(text)) - features(here)).sum())
+
+    here = Problem.parse("n1c64h16w16k64r3s3p1-f32")
+    for octave in ("n1c128h16w16k64r3s3p1", "n1c32h16w16k64r3s3p1", "n1c64h16w16k32r3s3p1",
+                   "n2c64h16w16k64r3s3p1", "n1c64h32w16k64r3s3p1", "n1c64h16w8k64r3s3p1",
+                   "n1c64h16w16k64r3s3p1g2"):  # fmt: skip
+        assert apart(f"{octave}-f32") == pytest.approx(1.0), octave
+    for same in ("n4c64h8w8k64r3s3p1-f32", "n1c64h8w32k64r3s3p1-f32", "n1c64h16w16k64r3s3p1-f32+relu"):
+        assert apart(same) == pytest.approx(0.0), same
+    for other in ("n1c64h16w16k64r5s5p2-f32", "n1c64h32w32k64r3s3p1u2-f32", f"{here}-nhwc"):
+        assert apart(other) > 1.0, other
 
 
 def test_only_the_nearest_layers_are_looked_at(
