@@ -27,7 +27,7 @@ from tilewright.problem import Problem
 from tilewright.record import Estimate, Outcome
 from tilewright.search import experience, model, ranking, trials_file
 from tilewright.search.experience import FASTEST, KEPT, Experience, Lesson, learn, shipped
-from tilewright.search.places import PARTS, features, makeup
+from tilewright.search.places import PARTS, coordinates, features, makeup
 from tilewright.search.space import Space
 
 DIRECT = family_of("direct")
@@ -96,6 +96,30 @@ def test_an_error_elsewhere_is_expected_here_in_part(configs: list[Config]) -> N
     assert (errors(far, HERE, configs) < near).all()
     same = errors(Experience([lesson(HERE, 2.0)]), HERE, configs)
     assert (same > near).all() and same.max() == pytest.approx(math.log(2.0), rel=0.1)
+
+
+def test_what_one_trial_says_is_that_of_the_normal_distribution(configs: list[Config]) -> None:
+    """The textbook's two-variable conditional: of the config itself, of others, and on another layer."""
+    tried, *others = configs
+    slow = 3.0 * model.estimate(DIRECT, HERE, DEVICE, tried).total_us
+    known = Experience([Lesson(DEVICE, HERE, "direct", ((str(tried), slow),))])
+    common, own, kind = experience.COMMON**2, experience.OWN**2, experience.MAKEUP**2
+    trial = common + own + kind + experience.LAYER**2 + experience.NOISE**2
+
+    def wanted(problem: Problem, config: Config) -> float:
+        at = coordinates(DIRECT.params(HERE, DEVICE), [tried, config])
+        made = makeup([model.estimate(DIRECT, p, DEVICE, c) for p, c in ((HERE, tried), (problem, config))])
+        layers = np.array([features(HERE), features(problem)])
+        scales = experience.LENGTH_SCALE, experience.MAKEUP_LENGTH_SCALE, experience.LAYER_LENGTH_SCALE
+        params, makeups, layer = (
+            math.exp(-float(abs(rows[0] - rows[1]).sum()) / scale)
+            for rows, scale in zip((at, made, layers), scales, strict=True)
+        )
+        return ((common + own * params) * layer + kind * makeups) / trial * math.log(3.0)
+
+    for problem in (HERE, THERE):
+        assert errors(known, problem, configs) == pytest.approx([wanted(problem, c) for c in configs])
+    assert errors(known, HERE, [tried]) > errors(known, HERE, others).max()
 
 
 def test_kernels_that_are_made_up_alike_have_like_errors(

@@ -663,14 +663,15 @@ def test_a_search_looks_no_further_than_it_needs(monkeypatch: pytest.MonkeyPatch
     """In proportion to what is asked for, and only so far in all; not beyond what it is kept to."""
 
     def looked(*counts: int, among: list[Config] | None = None) -> tuple[list[int], list[int]]:
-        samples, beams = list[int](), list[int]()
+        samples, beams, glances = list[int](), list[int](), list[bool]()
         space = Space(TwoKinds(), PROBLEM, DEVICE)
         ranked = ranking.ModelRanking(space, random.Random(0), among, Experience())
-        monkeypatch.setattr(ranked, "glance", lambda: 1.0)
+        monkeypatch.setattr(ranked, "glance", lambda: glances.append(not samples))
         monkeypatch.setattr(ranked, "_sample", samples.append)
         monkeypatch.setattr(ranked, "climb", beams.append)
         for count in counts:
             ranked.deepen(count)
+        assert glances[0], "a glance comes first"
         return samples, beams
 
     (first, second, third, last), beams = looked(1, 2, 1000, 1000)
