@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 from tuning_fakes import outcome
 
+from tilewright import errors as errors_of_package
 from tilewright.device import Device, for_architecture
 from tilewright.errors import StoreError
 from tilewright.kernels import family_of
@@ -25,7 +27,7 @@ from tilewright.problem import Problem
 from tilewright.record import Estimate, Outcome
 from tilewright.search import experience, model, ranking, trials_file
 from tilewright.search.experience import FASTEST, KEPT, Experience, Lesson, learn, shipped
-from tilewright.search.places import PARTS, makeup
+from tilewright.search.places import PARTS, coordinates, features, makeup
 from tilewright.search.space import Space
 
 DIRECT = family_of("direct")
@@ -96,6 +98,30 @@ def test_an_error_elsewhere_is_expected_here_in_part(configs: list[Config]) -> N
     assert (same > near).all() and same.max() == pytest.approx(math.log(2.0), rel=0.1)
 
 
+def test_what_one_trial_says_is_that_of_the_normal_distribution(configs: list[Config]) -> None:
+    """The textbook's two-variable conditional: of the config itself, of others, and on another layer."""
+    tried, *others = configs
+    slow = 3.0 * model.estimate(DIRECT, HERE, DEVICE, tried).total_us
+    known = Experience([Lesson(DEVICE, HERE, "direct", ((str(tried), slow),))])
+    common, own, kind = experience.COMMON**2, experience.OWN**2, experience.MAKEUP**2
+    trial = common + own + kind + experience.LAYER**2 + experience.NOISE**2
+
+    def wanted(problem: Problem, config: Config) -> float:
+        at = coordinates(DIRECT.params(HERE, DEVICE), [tried, config])
+        made = makeup([model.estimate(DIRECT, p, DEVICE, c) for p, c in ((HERE, tried), (problem, config))])
+        layers = np.array([features(HERE), features(problem)])
+        scales = experience.LENGTH_SCALE, experience.MAKEUP_LENGTH_SCALE, experience.LAYER_LENGTH_SCALE
+        params, makeups, layer = (
+            math.exp(-float(abs(rows[0] - rows[1]).sum()) / scale)
+            for rows, scale in zip((at, made, layers), scales, strict=True)
+        )
+        return ((common + own * params) * layer + kind * makeups) / trial * math.log(3.0)
+
+    for problem in (HERE, THERE):
+        assert errors(known, problem, configs) == pytest.approx([wanted(problem, c) for c in configs])
+    assert errors(known, HERE, [tried]) > errors(known, HERE, others).max()
+
+
 def test_kernels_that_are_made_up_alike_have_like_errors(
     configs: list[Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +145,23 @@ def test_what_an_estimate_is_made_of() -> None:
     assert np.array_equal(makeup(estimates[:1] * 2)[0], makeup(estimates[:1])[0])
     bare = makeup([Estimate(8.0, {}, {})])
     assert bare.shape == makeup(estimates[:1]).shape and not bare[0, : len(PARTS)].any()
+
+
+def test_how_far_layers_are_apart() -> None:
+    """An octave is 1 apart; pixels count, however they are arranged, and so does each other choice."""
+
+    def apart(text: str) -> float:
+        return float(np.abs(features(Problem.parse(text)) - features(here)).sum())
+
+    here = Problem.parse("n1c64h16w16k64r3s3p1-f32")
+    for octave in ("n1c128h16w16k64r3s3p1", "n1c32h16w16k64r3s3p1", "n1c64h16w16k32r3s3p1",
+                   "n2c64h16w16k64r3s3p1", "n1c64h32w16k64r3s3p1", "n1c64h16w8k64r3s3p1",
+                   "n1c64h16w16k64r3s3p1g2"):  # fmt: skip
+        assert apart(f"{octave}-f32") == pytest.approx(1.0), octave
+    for same in ("n4c64h8w8k64r3s3p1-f32", "n1c64h8w32k64r3s3p1-f32", "n1c64h16w16k64r3s3p1-f32+relu"):
+        assert apart(same) == pytest.approx(0.0), same
+    for other in ("n1c64h16w16k64r5s5p2-f32", "n1c64h32w32k64r3s3p1u2-f32", f"{here}-nhwc"):
+        assert apart(other) > 1.0, other
 
 
 def test_only_the_nearest_layers_are_looked_at(
@@ -253,6 +296,25 @@ def test_what_ships_is_read_before_the_device_is_known(monkeypatch: pytest.Monke
     assert sorted(read) == sorted(device.chip for device in devices[:2])
 
 
+def test_of_what_ships_only_what_can_be_read_of_the_chip_is_taught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged installation loses what it knows of other layers, and says so; a search goes on."""
+    monkeypatch.setattr(experience.resources, "files", lambda package: tmp_path)
+    monkeypatch.setattr(errors_of_package, "_warned", set())
+    folder, config = tmp_path / "data" / "experience", Config.make("direct", dict(tk=1))
+    folder.mkdir(parents=True)
+    devices = {"a": DEVICE, "b": OTHER, "c": for_architecture("sm_80")}
+    for name, device in devices.items():
+        trials_file.write(folder / f"{name}.jsonl.gz", device, [outcome(config, 9.0, HERE)])
+    (folder / "d.jsonl.gz").write_bytes((folder / "a.jsonl.gz").read_bytes()[:-20])  # its device can be read
+    (folder / "e.jsonl.gz").write_bytes(b"no gzip")
+    with pytest.warns(RuntimeWarning, match=r"shipped trials are skipped: .*[de]\.jsonl\.gz"):
+        found = experience._shipped.__wrapped__(DEVICE.chip)
+    taught = ((str(config), 9.0),)
+    assert found.lessons == tuple(Lesson(device, HERE, "direct", taught) for device in (DEVICE, OTHER))
+
+
 def test_times_alone_are_those_of_the_whole_records() -> None:
     device, records = trials_file.read(TRIALS)
     same, times = trials_file.read_times(TRIALS)
@@ -277,6 +339,28 @@ def test_a_line_that_is_no_trial_is_named(
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()) + b"\n" + line.encode()))
     with pytest.raises(StoreError, match="some.gz, line 3"):
         read(path)
+
+
+@pytest.mark.parametrize("read", (trials_file.read, trials_file.read_times, trials_file.device_of))
+@pytest.mark.parametrize(("damage", "why"), (
+    (lambda _: b"", "line 1"), (lambda _: b"plain text", "gzip"), (lambda packed: packed[:20], "end"),
+    (lambda packed: packed[:12] + b"\xff" * 9, "invalid"), (lambda _: gzip.compress(b"\xff"), "utf-8"),
+    (lambda packed: gzip.compress(gzip.decompress(packed).replace(b"-trials", b"-t")), "'tilewright-t'"),
+    (lambda _: gzip.compress(b"[]"), "line 1"),
+))  # fmt: skip
+def test_a_file_that_is_no_trials_file_is_refused(
+    read: Callable[[Path], object], damage: Callable[[bytes], bytes], why: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "some.gz"
+    trials_file.write(path, DEVICE, [])
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(StoreError, match=rf"trials file .*some\.gz.*{why}.* want one of model-report --save"):
+        read(path)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=re.escape(f"trials file {tmp_path}: Is a directory")):
+        trials_file.write(tmp_path, DEVICE, [])
 
 
 def test_a_long_line_is_told_in_a_short_one(tmp_path: Path) -> None:

@@ -244,12 +244,44 @@ class Sizes(Direct):
 def test_neighbours_are_one_step_away_or_two_that_go_together() -> None:
     """One size up and another down, or a size and a choice; any other option is next to a choice."""
     legal = Space(Sizes(), LAYER, DEVICE)
-    at = Config.make("sizes", dict(a=2, b=2, way=1))
+    at = Config.make("sizes", dict(a=2, b=4, way=0))
     found = {(one["a"], one["b"], one["way"]) for one in legal.neighbours(at)}
-    one_step = {(1, 2, 1), (4, 2, 1), (2, 1, 1), (2, 4, 1), (2, 2, 0), (2, 2, 2)}
-    mixed = {(a, b, way) for a, b in ((1, 2), (4, 2), (2, 1), (2, 4)) for way in (0, 2)}
-    assert found == one_step | mixed | {(1, 4, 1), (4, 1, 1)}
+    one_step = {(1, 4, 0), (4, 4, 0), (2, 2, 0), (2, 8, 0), (2, 4, 1), (2, 4, 2)}
+    mixed = {(a, b, way) for a, b in ((1, 4), (4, 4), (2, 2), (2, 8)) for way in (1, 2)}
+    assert found == one_step | mixed | {(1, 8, 0), (4, 2, 0)}
     assert len(legal.neighbours(at)) == len(found)
+
+
+class Named(Row):
+    """A family of a name, some facts of which are given."""
+
+    def __init__(self, name: str, **facts: Any) -> None:
+        self.__dict__.update(facts, name=name)
+
+
+class Empty(Row):
+    """No config is legal; its rules check other sizes than the layer's, as Winograd's do."""
+
+    name = "empty"
+
+    def inner(self, problem: Problem, device: Device) -> Problem:
+        return replace(problem, k=2 * problem.k)
+
+    def rules(self, device: Device) -> tuple[Rule, ...]:
+        return (Rule("none", lambda i, problem: i > problem.k, "too small"),)
+
+
+def test_a_family_is_usable_or_there_is_a_reason_why_not() -> None:
+    """The reason names the layer that the user gave. What cannot be tuned is not spoken of."""
+    good = Named("good")
+    loose, wide = Named("loose", exact=False), Named("wide", refuses=lambda *_: "it is too wide")
+    given = [Named("fixed", tunable=False), wide, Empty(), loose, good]
+    accurate = replace(LAYER, math="accurate")
+    reasons = {"wide": "it is too wide", "empty": f"no config of empty is legal for {accurate}"}
+    found, passed = space.usable(given, accurate, DEVICE)
+    assert found == [good] and passed.pop("loose").startswith("its sums are less accurate")
+    assert passed == reasons
+    assert space.usable(given, LAYER, DEVICE)[0] == [loose, good]
 
 
 @pytest.mark.parametrize(
@@ -337,6 +369,15 @@ def test_what_is_known_when_the_next_are_chosen(monkeypatch: pytest.MonkeyPatch)
     assert set(near) == steps - {*first, elsewhere} and second[:2] == near[:2]
 
 
+def test_what_the_search_never_looked_at_may_have_won_elsewhere() -> None:
+    """Winners of other devices and sources are tried, and told, whether the model thinks of them or not."""
+    strategy, rng = search.make("model", Direct(), LAYER, DEVICE, among=[]), random.Random(3)
+    right, failed = (Space(Direct(), LAYER, DEVICE).sample(rng) for _ in range(2))
+    strategy.tell(outcome(right, 5.0, LAYER))
+    strategy.tell(outcome(failed, None, LAYER))
+    assert strategy.propose(4) == [] and right != failed
+
+
 def test_steps_are_taken_from_the_four_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
     strategy, pools = search.make("model", Direct(), LAYER, DEVICE, seed=1), list[list[Config]]()
     first = strategy.propose(6)
@@ -375,6 +416,18 @@ def test_the_gain_expected_is_the_mean_of_what_is_faster_than_the_best() -> None
     one, both = (correction.choose(PARAMS, fresh, lambda _: 95.0, {}, [], 90.0, n)[1] for n in (1, 2))
     assert one == both > 0.0, "the first of several has most to gain"
     assert correction.choose(PARAMS, [], estimate.__getitem__, {point(1): 90.0}, [], 90.0, 1) == ([], 0.0)
+
+
+def test_of_many_that_are_measured_the_fastest_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work grows with the cube of their number."""
+    fast, slow = {point(4): 9.0, point(8): 10.0}, {point(128): 50.0, point(64): 40.0}
+
+    def gain(measured: dict[Config, float]) -> float:
+        return correction.choose(PARAMS, [point(32)], lambda _: 10.0, measured, [], 9.0, 1)[1]
+
+    assert gain(slow | fast) != gain(fast)
+    monkeypatch.setattr(correction, "MOST", 2)
+    assert gain(slow | fast) == gain(fast) > 0.0
 
 
 def test_local_search_takes_only_steps_from_the_best() -> None:
@@ -604,6 +657,30 @@ def test_a_peek_is_the_beginning_of_a_glance() -> None:
     assert search.make("model", Direct(), LAYER, DEVICE).peek_us() == first
     assert peeked.glance() == glanced.glance() <= first
     assert peeked.seen == glanced.seen and peeked.order()[0] == glanced.order()[0] and few < len(peeked.seen)
+
+
+def test_a_search_looks_no_further_than_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In proportion to what is asked for, and only so far in all; not beyond what it is kept to."""
+
+    def looked(*counts: int, among: list[Config] | None = None) -> tuple[list[int], list[int]]:
+        samples, beams, glances = list[int](), list[int](), list[bool]()
+        space = Space(TwoKinds(), PROBLEM, DEVICE)
+        ranked = ranking.ModelRanking(space, random.Random(0), among, Experience())
+        monkeypatch.setattr(ranked, "glance", lambda: glances.append(not samples))
+        monkeypatch.setattr(ranked, "_sample", samples.append)
+        monkeypatch.setattr(ranked, "climb", beams.append)
+        for count in counts:
+            ranked.deepen(count)
+        assert glances[0], "a glance comes first"
+        return samples, beams
+
+    (first, second, third, last), beams = looked(1, 2, 1000, 1000)
+    assert (first, second) == (ranking.EACH, 2 * ranking.EACH)
+    assert beams[:2] == [ranking.CLIMBS, 2 * ranking.CLIMBS]
+    assert first + second + third == ranking.SAMPLES - ranking.FIRST and last == 0
+    assert sum(beams) == ranking.ROUNDS * ranking.BEAM and max(beams) == ranking.BEAM
+    samples, beams = looked(1000, among=[])
+    assert sum(samples) == sum(beams) == 0
 
 
 def test_what_a_strategy_proposed_first_is_not_proposed_again_as_a_winner() -> None:

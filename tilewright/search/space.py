@@ -74,7 +74,7 @@ class Space:
 
         values = next(self._extend(shuffled), None)
         if values is None:
-            raise EmptySpace(f"no config of {self.family.name} is legal for {self._fixed['problem']}")
+            raise EmptySpace(f"no config of {self.family.name} is legal for {self.problem}")
         return self._config(values)
 
     def _config(self, values: Mapping[str, int]) -> Config:
