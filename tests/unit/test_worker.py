@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import queue
 import shutil
 import signal
 import subprocess
@@ -320,6 +321,15 @@ def test_nobody_waits_for_a_child_that_does_not_end(monkeypatch: pytest.MonkeyPa
     channel._child.wait()
 
 
+def test_a_child_that_can_answer_no_more_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has closed its pipe, but lives on."""
+    monkeypatch.setattr(channel_module, "_END_S", 0.5)
+    channel = Channel([sys.executable, "-c", "import os, time; os.close(1); time.sleep(60)"])
+    with pytest.raises(Crashed, match="SIGKILL in stage 'start'"):
+        channel.ask({}, {"start": 30.0})
+    assert not channel.alive and channel._stderr.closed
+
+
 def test_a_question_to_a_killed_child_finds_it_crashed() -> None:
     channel = Channel([sys.executable, "-c", "import time; time.sleep(60)"])
     channel.kill()
@@ -432,6 +442,22 @@ def test_only_a_child_that_is_well_rests(worker: Worker) -> None:
     assert pids[0] == pids[1]
     assert len(set(pids[1:])) == 4
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_a_child_whose_question_was_interrupted_does_not_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer would be taken for that of the next job."""
+
+    class Interrupted(queue.SimpleQueue[bytes | None]):
+        def get(self, block: bool = True, timeout: float | None = None) -> bytes | None:
+            raise KeyboardInterrupt
+
+    channel = Channel([sys.executable, "-c", "import time; time.sleep(60)"])
+    assert channel.idle
+    monkeypatch.setattr(channel, "_lines", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        channel.ask({}, {"start": 30.0})
+    assert channel.alive and not channel.idle
+    channel.kill()
 
 
 def test_what_comes_to_rest_too_late_ends() -> None:
