@@ -17,6 +17,7 @@ import pytest
 from tilewright import __version__
 from tilewright.cli import doctor, main, opened, options, outputs, run
 from tilewright.cli.screen import ProgressBar, emit
+from tilewright.device import Rates
 from tilewright.errors import DeviceError, ProblemError, how_to_get
 from tilewright.record import Check
 from tilewright.report.table import NOISY_NOTE, Table, as_text
@@ -232,6 +233,26 @@ def test_rates_are_measured_once_and_those_of_a_busy_device_stay(monkeypatch: py
             assert measured == ["opencl"] * (source == "datasheet" or backend == "numpy")
     opened.calibrate(open_runtime("numpy"))
     assert measured == ["opencl"]
+
+
+def test_calibrate_shows_the_rates_that_it_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[bool] = []
+
+    def measured(runtime: Runtime, anew: bool) -> Rates:
+        asked.append(anew)
+        return Rates(f32_tflops=0.25, read_gbs=1234.56, empty_us=1.5, source="calibrated")
+
+    monkeypatch.setattr("tilewright.measuring.calibrate.calibrate", measured)
+    assert main(["calibrate", "--device", "numpy"]) == 0
+    shown = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    told = {line[0]: line[-1].strip() for line in shown}
+    assert (told["read gbs"], told["f32 tflops"], told["source"]) == ("1235", "0.25", "calibrated")
+    assert main(["calibrate", "--device", "numpy", "--anew", "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["read_gbs"], found["empty_us"], found["source"]) == (1234.56, 1.5, "calibrated")
+    assert found["device"] == open_runtime("numpy").device.name and asked == [False, True]
 
 
 def test_a_layer_that_is_given_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

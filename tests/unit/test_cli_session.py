@@ -609,6 +609,27 @@ def test_model_report_passes_over_layers_of_another_version(
     assert "there are trials of f16 in nchw: choose one" in capsys.readouterr().err
 
 
+def test_model_report_saves_what_it_replays(
+    stand_in: Tuner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The trials of the layers that were asked for, and no others."""
+    saved, again = str(tmp_path / "trials.jsonl.gz"), str(tmp_path / "again.jsonl.gz")
+    for problem in (A, B):
+        for number, us in ((1, 25.0), (2, 10.0)):
+            trial = winner(problem, stage="search", config=direct(problem, number))
+            Store().add(replace(trial, measurement=Measurement(us, 0.25, 50, us)))
+    assert main(["model-report", A, "--save", saved, "--json", "-"]) == 0
+    shown = capsys.readouterr()
+    told = json.loads(shown.out)
+    assert told["rows"][0]["recorded"] == 2 and told["rows"][0]["best_us"] == 10.0
+    assert told["device"] == DEVICE.name and saved in shown.err
+    Store().clear()
+    assert main(["model-report", A, B, "--records", saved, "--save", again, "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**told, "left_out": 1}
+    assert main(["model-report", B, "--records", again]) == 2
+    assert "there are trials of f32 in nchw: choose one" in capsys.readouterr().err
+
+
 def test_model_report_says_which_trials_the_store_has(
     stand_in: Tuner, capsys: pytest.CaptureFixture[str]
 ) -> None:

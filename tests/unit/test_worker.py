@@ -460,6 +460,12 @@ def test_a_child_whose_question_was_interrupted_does_not_rest(monkeypatch: pytes
     channel.kill()
 
 
+def test_a_dead_child_is_not_idle() -> None:
+    channel = Channel([sys.executable, "-c", ""])
+    channel.kill()
+    assert not channel.idle
+
+
 def test_what_comes_to_rest_too_late_ends() -> None:
     children = WorkerPool()
     children.close()
