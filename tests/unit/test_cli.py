@@ -484,6 +484,13 @@ def test_a_gpu_that_is_not_here_is_explained(capsys: pytest.CaptureFixture[str])
     assert told["predicted_against_measured"]["measured_us"] and told["runner_up"]["config"]
     told = _explained(capsys, "n1c8h6k16r3p1")
     assert "; on such a GPU run tilewright tune " in told["predicted_against_measured"]["measured"]
+    told = _explained(capsys, "n1c8h6k16r3p1", "--family", "direct", "--deterministic")
+    again = "run tilewright tune n1c8h6w6k16r3s3p1-f32 --family direct --deterministic"
+    assert told["predicted_against_measured"]["measured"].endswith(again)
+    given = told["config"]["config"]
+    told = _explained(capsys, "n1c8h6k16r3p1", "--config", given)
+    again = f"on such a GPU tilewright run n1c8h6w6k16r3s3p1-f32 --config {given}"
+    assert told["predicted_against_measured"]["measured"].endswith(again)
 
 
 def test_the_runner_up_is_of_the_families_that_were_asked_for(
