@@ -131,6 +131,10 @@ def test_doctor_says_how_to_get_what_is_missing() -> None:
 def test_configs_lists_the_names_that_fit_a_layer(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["configs"]) == 0
     assert "toy:no-tiling " in (shown := capsys.readouterr().out) and "gemm:tile-32 " in shown
+    assert shown.split("\n")[0].split() == ["name", "what"] and "fits" not in shown
+    assert main(["configs", "TOY"]) == 0
+    assert "fits" not in (shown := capsys.readouterr().out) and " textbook:bh=16.bk=4.bw=16" in shown
+    assert shown.split("\n")[0].split() == ["name", "config", "what"]
     assert main(["configs", "TOY", "--json", "-"]) == 0
     found = {row["name"]: row["config"] for row in json.loads(capsys.readouterr().out)}
     assert found["toy:unroll-pragma"] == "textbook:bh=16.bk=4.bw=16.pool=1.step=2"
