@@ -356,6 +356,39 @@ def test_the_real_child_answers_in_spite_of_the_current_folder(
         assert worker.versions.compiler.startswith("numpy")
 
 
+ODD_CHILD = """
+from tilewright.tuning import child
+class Odd(child.RequestHandler):
+    def handle(self, request):
+        assert not isinstance(request, child.Rest)
+        print('{"result": "of a library"}', flush=True)
+        return 7
+child.RequestHandler = Odd
+child.main()
+"""
+
+
+def test_nothing_but_answers_reaches_the_parent() -> None:
+    """Not what a library prints, and no end by Ctrl-C, which a terminal sends to children too."""
+    root = str(Path(tilewright.__file__).parents[1])
+    channel = Channel([sys.executable, "-c", ODD_CHILD], {**os.environ, "PYTHONPATH": root})
+    try:
+        for _ in range(2):
+            assert channel.ask({"do": "Prepare"}, {"start": 30.0}) == 7
+            os.kill(channel._child.pid, signal.SIGINT)
+        with pytest.raises(ChildError, match=r"^AssertionError\(\)$") as error:
+            channel.ask({"do": "Rest"}, {"start": 30.0})
+        assert error.value.name == "AssertionError" and channel.idle
+    finally:
+        channel.kill()
+
+
+def test_a_child_that_rests_holds_no_arrays() -> None:
+    handler = RequestHandler(lambda stage: None)
+    handler._trials = object()
+    assert handler.handle(decode({"do": "Rest"})) is None and handler._trials is None
+
+
 def test_what_lies_beside_the_package_does_not_stand_in_for_the_standard_library(tmp_path: Path) -> None:
     """As in a folder of all installed packages, some of which have names of old."""
     shutil.copytree(Path(tilewright.__file__).parent, tmp_path / "tilewright")
