@@ -184,6 +184,55 @@ def test_onednn_runs_on_as_many_threads_as_it_is_given(threads: int) -> None:
     assert all(c.detail.endswith(f", {threads} thread{'s' * (threads > 1)}") for c in offer.contestants)
 
 
+@pytest.mark.parametrize(
+    ("words", "plain", "packed", "blocked"),
+    [
+        ("", "", "", ""),
+        ("+bias+relu", ", bias fused, relu apart", ", bias relu fused", ", bias fused, relu apart"),
+        ("+alpha0.5+bias", ", alpha0.5 bias apart", ", alpha0.5 bias fused", ", alpha0.5 bias fused"),
+        ("+bias+add+relu", ", bias fused, add relu apart", ", bias add relu fused",
+         ", bias fused, add relu apart"),
+        ("+add0.5+relu", ", add0.5 relu apart", ", add0.5 relu apart", ", add0.5 relu apart"),
+        ("+add+silu+maxpool2", ", add silu maxpool2 apart", ", add silu maxpool2 apart",
+         ", add silu maxpool2 apart"),
+        ("+add", ", add apart", ", add fused", ", add apart"),
+    ],
+)  # fmt: skip
+def test_onednn_fuses_all_that_it_can_and_says_so(words: str, plain: str, packed: str, blocked: str) -> None:
+    offer, _ = prepared(PEER["onednn"], Problem.parse(f"n1c16h6w5k16r3s3p1-f32{words}"))
+    version = importlib.import_module("torch").__version__
+    told = {
+        "onednn nchw": f"conv2d, nchw{plain}",
+        "onednn nchw packed": f"prepacked filter, nchw{packed}",
+        "onednn nhwc": f"conv2d, nhwc{plain}",
+        "onednn nhwc packed": f"prepacked filter, nhwc{packed}",
+        "onednn blocked": f"prepacked filter, blocked{blocked}",
+    }
+    if "onednn blocked" in offer.skipped:  # PyTorch has not every operation for its tensors
+        del told["onednn blocked"]
+    wanted = {name: f"PyTorch {version} {what}, 2 threads" for name, what in told.items()}
+    assert {c.name: c.detail for c in offer.contestants} == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("n1c16h6w5k16r3s3p1.0.0.1-f32", "symmetric"), ("n1c24h6w5k16r3s3p1-f32", "multiple of 16"),
+     ("n1c4112h1w1k16r1s1-f32", "multiple of 16")],
+)  # fmt: skip
+def test_onednn_has_no_blocked_input_of_odd_layers(text: str, why: str) -> None:
+    offer, _ = prepared(PEER["onednn"], Problem.parse(text))
+    assert [c.name for c in offer.contestants] == [
+        "onednn nchw", "onednn nchw packed", "onednn nhwc", "onednn nhwc packed"
+    ]  # fmt: skip
+    assert why in offer.skipped["onednn blocked"]
+
+
+def test_pytorch_without_onednn_asks_for_another_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    mkldnn = SimpleNamespace(is_available=lambda: False)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(backends=SimpleNamespace(mkldnn=mkldnn)))
+    assert PEER["onednn"].absent(CPU) == "onednn: this build of PyTorch has no oneDNN; install one that has"
+
+
 def test_onnxruntime_runs_on_as_many_threads_as_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     ort = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     made, opened = list[Any](), ort.InferenceSession
