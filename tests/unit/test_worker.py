@@ -310,11 +310,12 @@ def test_several_threads_may_kill_at_once() -> None:
 def test_nobody_waits_for_a_child_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that waits for a driver does not, whatever it is sent."""
     monkeypatch.setattr(channel_module, "_END_S", 0.1)
-    channel = Channel([sys.executable, "-c", "import os, time; os.close(1); time.sleep(60)"])
+    silent = "import os, time; os.write(2, b'stuck'); os.close(1); time.sleep(60)"
+    channel = Channel([sys.executable, "-c", silent])
     kill = channel._child.kill
     monkeypatch.setattr(channel._child, "kill", lambda: None)
     with ThreadPoolExecutor(1) as thread:
-        with pytest.raises(Crashed, match="does not end, in stage 'start'"):
+        with pytest.raises(Crashed, match="does not end, in stage 'start': stuck$"):
             thread.submit(channel.ask, {}, {"start": 30.0}).result(timeout=10)
         thread.submit(channel.kill).result(timeout=10)
     kill()
@@ -328,6 +329,13 @@ def test_a_child_that_can_answer_no_more_is_killed(monkeypatch: pytest.MonkeyPat
     with pytest.raises(Crashed, match="SIGKILL in stage 'start'"):
         channel.ask({}, {"start": 30.0})
     assert not channel.alive and channel._stderr.closed
+
+
+def test_a_child_that_ends_by_itself_has_its_status_and_last_words_told() -> None:
+    says = "import sys; sys.stderr.write('x' * 9000 + '\\nout of luck\\n \\n')"
+    channel = Channel([sys.executable, "-c", says])
+    with pytest.raises(Crashed, match=r"^the process ended with exit status 0 in stage 'start': out of luck$"):
+        channel.ask({}, {"start": 30.0})
 
 
 def test_a_question_to_a_killed_child_finds_it_crashed() -> None:
