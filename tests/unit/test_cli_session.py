@@ -498,21 +498,23 @@ def test_model_report_replays_the_families_of_a_search(
     assert "direct" in raced and "hopper" in raced and "winograd4" not in raced
 
 
-def test_model_report_replays_the_strategy_and_seed_that_were_asked_for(
+def test_model_report_replays_what_was_asked_for(
     stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tilewright.search import replay
 
-    asked: list[tuple[str, int]] = []
+    asked: list[tuple[str, str, int]] = []
 
     def replayed(*given: Any, seed: int) -> replay.Replay:
-        asked.append((given[-1], seed))
+        asked.append((str(given[0]), given[-1], seed))
         return replay.Replay(A, given[-1], 40, 12.5, "direct:tk=1", ((0, 0.5), (8, 0.9), (100, 1.0)), 40, 3)
 
     monkeypatch.setattr(replay, "replay", replayed)
-    assert main(["model-report", A, "--strategy", "random", "--seed", "7", "--json", "-"]) == 0
+    options = ["--dtype", "f16", "--layout", "nhwc", "--strategy", "random", "--seed", "7", "--json", "-"]
+    assert main(["model-report", A, *options]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert asked == [("random", 7)] == [(told["strategy"], told["seed"])]
+    assert asked == [(A.replace("f32", "f16-nhwc"), "random", 7)]
+    assert (told["strategy"], told["seed"]) == ("random", 7)
     assert told["left_out"] == 0 and told["rows"][0]["best_us"] == 12.5
 
 

@@ -501,7 +501,8 @@ def test_pytorch_tells_how_it_runs(words: str, told: str, pad: str, apart: str, 
 def test_pytorch_without_a_gpu_asks_for_another_build(monkeypatch: pytest.MonkeyPatch) -> None:
     here = SimpleNamespace(__version__="2.9+cpu", cuda=SimpleNamespace(is_available=lambda: False))
     monkeypatch.setitem(sys.modules, "torch", here)
-    assert PEER["pytorch"].absent(H100) == "pytorch: PyTorch 2.9+cpu sees no GPU; install a CUDA build of torch"
+    told = "pytorch: PyTorch 2.9+cpu sees no GPU; install a CUDA build of torch"
+    assert PEER["pytorch"].absent(H100) == told
     here.cuda.is_available = lambda: True
     assert PEER["pytorch"].absent(H100) is None
 
