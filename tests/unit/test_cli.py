@@ -17,6 +17,7 @@ import pytest
 from tilewright import __version__
 from tilewright.cli import doctor, main, opened, options, outputs, run
 from tilewright.cli.screen import ProgressBar, emit
+from tilewright.device import Rates
 from tilewright.errors import DeviceError, ProblemError, how_to_get
 from tilewright.record import Check
 from tilewright.report.table import NOISY_NOTE, Table, as_text
@@ -130,6 +131,10 @@ def test_doctor_says_how_to_get_what_is_missing() -> None:
 def test_configs_lists_the_names_that_fit_a_layer(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["configs"]) == 0
     assert "toy:no-tiling " in (shown := capsys.readouterr().out) and "gemm:tile-32 " in shown
+    assert shown.split("\n")[0].split() == ["name", "what"] and "fits" not in shown
+    assert main(["configs", "TOY"]) == 0
+    assert "fits" not in (shown := capsys.readouterr().out) and " textbook:bh=16.bk=4.bw=16" in shown
+    assert shown.split("\n")[0].split() == ["name", "config", "what"]
     assert main(["configs", "TOY", "--json", "-"]) == 0
     found = {row["name"]: row["config"] for row in json.loads(capsys.readouterr().out)}
     assert found["toy:unroll-pragma"] == "textbook:bh=16.bk=4.bw=16.pool=1.step=2"
@@ -232,6 +237,26 @@ def test_rates_are_measured_once_and_those_of_a_busy_device_stay(monkeypatch: py
             assert measured == ["opencl"] * (source == "datasheet" or backend == "numpy")
     opened.calibrate(open_runtime("numpy"))
     assert measured == ["opencl"]
+
+
+def test_calibrate_shows_the_rates_that_it_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[bool] = []
+
+    def measured(runtime: Runtime, anew: bool) -> Rates:
+        asked.append(anew)
+        return Rates(f32_tflops=0.25, read_gbs=1234.56, empty_us=1.5, source="calibrated")
+
+    monkeypatch.setattr("tilewright.measuring.calibrate.calibrate", measured)
+    assert main(["calibrate", "--device", "numpy"]) == 0
+    shown = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    told = {line[0]: line[-1].strip() for line in shown}
+    assert (told["read gbs"], told["f32 tflops"], told["source"]) == ("1235", "0.25", "calibrated")
+    assert main(["calibrate", "--device", "numpy", "--anew", "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["read_gbs"], found["empty_us"], found["source"]) == (1234.56, 1.5, "calibrated")
+    assert found["device"] == open_runtime("numpy").device.name and asked == [False, True]
 
 
 def test_a_layer_that_is_given_twice_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -463,6 +488,13 @@ def test_a_gpu_that_is_not_here_is_explained(capsys: pytest.CaptureFixture[str])
     assert told["predicted_against_measured"]["measured_us"] and told["runner_up"]["config"]
     told = _explained(capsys, "n1c8h6k16r3p1")
     assert "; on such a GPU run tilewright tune " in told["predicted_against_measured"]["measured"]
+    told = _explained(capsys, "n1c8h6k16r3p1", "--family", "direct", "--deterministic")
+    again = "run tilewright tune n1c8h6w6k16r3s3p1-f32 --family direct --deterministic"
+    assert told["predicted_against_measured"]["measured"].endswith(again)
+    given = told["config"]["config"]
+    told = _explained(capsys, "n1c8h6k16r3p1", "--config", given)
+    again = f"on such a GPU tilewright run n1c8h6w6k16r3s3p1-f32 --config {given}"
+    assert told["predicted_against_measured"]["measured"].endswith(again)
 
 
 def test_the_runner_up_is_of_the_families_that_were_asked_for(

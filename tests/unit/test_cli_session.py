@@ -479,6 +479,7 @@ def test_model_report(
     assert shown.splitlines()[1].split() == ["layer", "recorded", "best", "us", "after", "0", "after", "8",
                                              "after", "100"]  # fmt: skip
     assert "81.0%" in shown and "left out" not in shown
+    assert shown.splitlines()[-1].split() == ["geometric", "mean", "81.0%", "90.0%", "100.0%"]
     monkeypatch.setattr(replay, "replay", lambda problem, *_, **__: one if str(problem) == A else None)
     assert main(["model-report", A, B]) == 0
     assert "1 layer left out: fewer than two correct configs recorded" in capsys.readouterr().out
@@ -497,21 +498,23 @@ def test_model_report_replays_the_families_of_a_search(
     assert "direct" in raced and "hopper" in raced and "winograd4" not in raced
 
 
-def test_model_report_replays_the_strategy_and_seed_that_were_asked_for(
+def test_model_report_replays_what_was_asked_for(
     stand_in: Tuner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tilewright.search import replay
 
-    asked: list[tuple[str, int]] = []
+    asked: list[tuple[str, str, int]] = []
 
     def replayed(*given: Any, seed: int) -> replay.Replay:
-        asked.append((given[-1], seed))
+        asked.append((str(given[0]), given[-1], seed))
         return replay.Replay(A, given[-1], 40, 12.5, "direct:tk=1", ((0, 0.5), (8, 0.9), (100, 1.0)), 40, 3)
 
     monkeypatch.setattr(replay, "replay", replayed)
-    assert main(["model-report", A, "--strategy", "random", "--seed", "7", "--json", "-"]) == 0
+    options = ["--dtype", "f16", "--layout", "nhwc", "--strategy", "random", "--seed", "7", "--json", "-"]
+    assert main(["model-report", A, *options]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert asked == [("random", 7)] == [(told["strategy"], told["seed"])]
+    assert asked == [(A.replace("f32", "f16-nhwc"), "random", 7)]
+    assert (told["strategy"], told["seed"]) == ("random", 7)
     assert told["left_out"] == 0 and told["rows"][0]["best_us"] == 12.5
 
 
@@ -607,6 +610,27 @@ def test_model_report_passes_over_layers_of_another_version(
     Store().add(replace(winner(A), problem=f"{A}+gelu"))
     assert main(["model-report", A]) == 2
     assert "there are trials of f16 in nchw: choose one" in capsys.readouterr().err
+
+
+def test_model_report_saves_what_it_replays(
+    stand_in: Tuner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The trials of the layers that were asked for, and no others."""
+    saved, again = str(tmp_path / "trials.jsonl.gz"), str(tmp_path / "again.jsonl.gz")
+    for problem in (A, B):
+        for number, us in ((1, 25.0), (2, 10.0)):
+            trial = winner(problem, stage="search", config=direct(problem, number))
+            Store().add(replace(trial, measurement=Measurement(us, 0.25, 50, us)))
+    assert main(["model-report", A, "--save", saved, "--json", "-"]) == 0
+    shown = capsys.readouterr()
+    told = json.loads(shown.out)
+    assert told["rows"][0]["recorded"] == 2 and told["rows"][0]["best_us"] == 10.0
+    assert told["device"] == DEVICE.name and saved in shown.err
+    Store().clear()
+    assert main(["model-report", A, B, "--records", saved, "--save", again, "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**told, "left_out": 1}
+    assert main(["model-report", B, "--records", again]) == 2
+    assert "there are trials of f32 in nchw: choose one" in capsys.readouterr().err
 
 
 def test_model_report_says_which_trials_the_store_has(

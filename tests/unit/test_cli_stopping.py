@@ -7,9 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from tilewright.cli import main, stopping
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
@@ -68,6 +71,24 @@ def test_a_signal_is_one_line_and_a_status(number: signal.Signals, status: int) 
         number, asleep=(ASLEEP, False), deaf=(DEAF, False), loses=(LOSES, False), ends=(DEAF, True)
     )
     assert found == dict(asleep=line, deaf=line, loses=line, ends=ends)
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    """As Ctrl-C is in what a script starts in the background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with stopping._listening():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_command_may_run_in_a_thread_which_hears_no_signals() -> None:
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(main, ["configs", "TOY"]).result(60) == 0
 
 
 KILL = "import os, signal, weakref\nkill = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"

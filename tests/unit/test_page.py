@@ -62,6 +62,24 @@ def test_the_page_needs_nothing_else(written: Path) -> None:
     assert text.count("<svg") >= 5 and "prefers-color-scheme: dark" in text and "@media print" in text
 
 
+def test_the_page_has_the_title_that_was_asked_for(written: Path, tmp_path: Path) -> None:
+    assert "<title>tilewright: results</title>" in written.read_text()
+    other = tmp_path / "other.html"
+    assert main(["report", str(RESULTS), "--html", str(other), "--title", "Mine & yours"]) == 0
+    assert "<title>Mine &amp; yours</title>" in other.read_text()
+
+
+def test_results_are_those_in_benchmarks_unless_some_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = tmp_path / "benchmarks" / "here" / "resnet-f32.json"
+    there.parent.mkdir(parents=True)
+    there.write_text(RESULTS.read_text())
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "--json", "-"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 1
+
+
 def test_what_a_file_says_is_escaped() -> None:
     found = json.loads(RESULTS.read_text(encoding="utf-8"))
     found["rows"][0]["name"] = "<script>alert(1)</script>"

@@ -184,6 +184,55 @@ def test_onednn_runs_on_as_many_threads_as_it_is_given(threads: int) -> None:
     assert all(c.detail.endswith(f", {threads} thread{'s' * (threads > 1)}") for c in offer.contestants)
 
 
+@pytest.mark.parametrize(
+    ("words", "plain", "packed", "blocked"),
+    [
+        ("", "", "", ""),
+        ("+bias+relu", ", bias fused, relu apart", ", bias relu fused", ", bias fused, relu apart"),
+        ("+alpha0.5+bias", ", alpha0.5 bias apart", ", alpha0.5 bias fused", ", alpha0.5 bias fused"),
+        ("+bias+add+relu", ", bias fused, add relu apart", ", bias add relu fused",
+         ", bias fused, add relu apart"),
+        ("+add0.5+relu", ", add0.5 relu apart", ", add0.5 relu apart", ", add0.5 relu apart"),
+        ("+add+silu+maxpool2", ", add silu maxpool2 apart", ", add silu maxpool2 apart",
+         ", add silu maxpool2 apart"),
+        ("+add", ", add apart", ", add fused", ", add apart"),
+    ],
+)  # fmt: skip
+def test_onednn_fuses_all_that_it_can_and_says_so(words: str, plain: str, packed: str, blocked: str) -> None:
+    offer, _ = prepared(PEER["onednn"], Problem.parse(f"n1c16h6w5k16r3s3p1-f32{words}"))
+    version = importlib.import_module("torch").__version__
+    told = {
+        "onednn nchw": f"conv2d, nchw{plain}",
+        "onednn nchw packed": f"prepacked filter, nchw{packed}",
+        "onednn nhwc": f"conv2d, nhwc{plain}",
+        "onednn nhwc packed": f"prepacked filter, nhwc{packed}",
+        "onednn blocked": f"prepacked filter, blocked{blocked}",
+    }
+    if "onednn blocked" in offer.skipped:  # PyTorch has not every operation for its tensors
+        del told["onednn blocked"]
+    wanted = {name: f"PyTorch {version} {what}, 2 threads" for name, what in told.items()}
+    assert {c.name: c.detail for c in offer.contestants} == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("n1c16h6w5k16r3s3p1.0.0.1-f32", "symmetric"), ("n1c24h6w5k16r3s3p1-f32", "multiple of 16"),
+     ("n1c4112h1w1k16r1s1-f32", "multiple of 16")],
+)  # fmt: skip
+def test_onednn_has_no_blocked_input_of_odd_layers(text: str, why: str) -> None:
+    offer, _ = prepared(PEER["onednn"], Problem.parse(text))
+    assert [c.name for c in offer.contestants] == [
+        "onednn nchw", "onednn nchw packed", "onednn nhwc", "onednn nhwc packed"
+    ]  # fmt: skip
+    assert why in offer.skipped["onednn blocked"]
+
+
+def test_pytorch_without_onednn_asks_for_another_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    mkldnn = SimpleNamespace(is_available=lambda: False)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(backends=SimpleNamespace(mkldnn=mkldnn)))
+    assert PEER["onednn"].absent(CPU) == "onednn: this build of PyTorch has no oneDNN; install one that has"
+
+
 def test_onnxruntime_runs_on_as_many_threads_as_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     ort = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")
     made, opened = list[Any](), ort.InferenceSession
@@ -328,6 +377,25 @@ def test_a_detail_tells_what_is_fused() -> None:
     assert eager.told(Epilogue(bias=True), ("bias",)) == ", bias fused"
 
 
+def test_eager_steps_overwrite_their_argument() -> None:
+    """A copy for each step would be slower: no fair competitor."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    bias, z = torch.ones(1, 3, 1, 1), torch.ones(2, 3, 4, 5)
+    for act in ("relu", "leaky0.1", "silu", "clamp0:6"):
+        y = torch.zeros(2, 3, 4, 5)
+        steps = eager.eager(Epilogue.parse(["alpha0.5", "bias", "add0.25", act]), bias, z, ())
+        assert steps(y) is y and (y > 0).all()
+
+
+def test_eager_requantised_sums_are_rounded_to_even_and_saturate() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    scale = torch.full((1, 1, 1, 1), 0.5)
+    sums = torch.tensor([-1000, -257, -256, -255, -3, 1, 3, 254, 255, 1000], dtype=torch.int32)
+    y = eager.eager(Epilogue(), None, None, (), scale)(sums.view(1, 1, 1, -1))
+    assert y.dtype == torch.int8
+    assert y.flatten().tolist() == [-128, -128, -128, -128, -2, 0, 2, 127, 127, 127]
+
+
 def test_a_peer_with_no_way_tells_the_commonest_reasons() -> None:
     offer = Offer(skipped={**{str(n): "no room" for n in range(5)}, **{letter: letter for letter in "abcd"}})
     assert offer.refusal == "no room (5 ways); a; b; 2 more reasons"
@@ -414,6 +482,29 @@ def test_pytorch_on_host_tensors(text: str, torch_for_gpu: None) -> None:
     assert [c.layout for c in offer.contestants] == ["nchw", "nhwc"], offer.skipped
     agrees(offer, problem, inputs)
     assert all(("padded apart" in c.detail) == uneven(problem) for c in offer.contestants)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [("", ""), ("+bias+relu", ", bias fused, relu apart"), ("+alpha0.5+bias", ", alpha0.5 bias apart")],
+)
+@pytest.mark.parametrize(("pad", "apart"), [("p1", ""), ("p1.0.2.1", ", padded apart")])
+def test_pytorch_tells_how_it_runs(words: str, told: str, pad: str, apart: str, torch_for_gpu: None) -> None:
+    offer, _ = prepared(PEER["pytorch"], Problem.parse(f"n1c16h5w6k8r3s3{pad}-tf32{words}"), H100)
+    version = importlib.import_module("torch").__version__
+    assert [c.detail for c in offer.contestants] == [
+        f"PyTorch {version} conv2d, cudnn.benchmark, {layout}, TF32 allowed{apart}{told}"
+        for layout in ("nchw", "nhwc")
+    ]
+
+
+def test_pytorch_without_a_gpu_asks_for_another_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = SimpleNamespace(__version__="2.9+cpu", cuda=SimpleNamespace(is_available=lambda: False))
+    monkeypatch.setitem(sys.modules, "torch", here)
+    told = "pytorch: PyTorch 2.9+cpu sees no GPU; install a CUDA build of torch"
+    assert PEER["pytorch"].absent(H100) == told
+    here.cuda.is_available = lambda: True
+    assert PEER["pytorch"].absent(H100) is None
 
 
 def test_inductor_compiles_the_whole_layer(torch_for_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:

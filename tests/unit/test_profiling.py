@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from tilewright.cli import main
+from tilewright.cli import profile as profile_command
 from tilewright.device import for_architecture
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.profiling import ncu
-from tilewright.profiling.figures import limiter
+from tilewright.profiling.figures import Figure, KernelProfile, Profile, limiter
 from tilewright.profiling.modelled import modelled
 from tilewright.search.ranking import rank
 
@@ -193,3 +194,23 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], own_cache: 
     assert "limiter: " in shown
     found = json.loads((tmp_path / "x.json").read_text())
     assert found["source"] == "model" and found["kernels"][0]["limiter"]
+
+
+@pytest.mark.parametrize(
+    ("source", "why", "said"),
+    [("ncu", "", "measured by ncu"), ("model", "no GPU", "predicted by the model: no GPU")],
+)
+def test_each_launch_is_a_table_of_figures_in_their_units(source: str, why: str, said: str) -> None:
+    figures = (
+        Figure("busy", 12.345, "%"), Figure("time", 4.5678, "us"), Figure("spilt", 20480.4, "bytes"),
+        Figure("rate", 1234.5, "GB/s"), Figure("registers", 128.0),
+    )  # fmt: skip
+    launches = (KernelProfile("first", figures, "memory"), KernelProfile("second", (), "launches"))
+    head, first, second = profile_command._tables(Profile(source, why, launches), {"config": "direct"})
+    assert head.body == (("config", "direct"),)
+    assert (first.title, second.title) == (f"first, {said}", f"second, {said}")
+    assert first.body == (
+        ("busy", "12.3%"), ("time", "4.57 us"), ("spilt", "20k"), ("rate", "1,234 GB/s"),
+        ("registers", "128"),
+    )  # fmt: skip
+    assert (first.notes, second.notes) == (("limiter: memory",), ("limiter: launches",))

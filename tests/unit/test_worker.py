@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import queue
 import shutil
 import signal
 import subprocess
@@ -309,15 +310,32 @@ def test_several_threads_may_kill_at_once() -> None:
 def test_nobody_waits_for_a_child_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that waits for a driver does not, whatever it is sent."""
     monkeypatch.setattr(channel_module, "_END_S", 0.1)
-    channel = Channel([sys.executable, "-c", "import os, time; os.close(1); time.sleep(60)"])
+    silent = "import os, time; os.write(2, b'stuck'); os.close(1); time.sleep(60)"
+    channel = Channel([sys.executable, "-c", silent])
     kill = channel._child.kill
     monkeypatch.setattr(channel._child, "kill", lambda: None)
     with ThreadPoolExecutor(1) as thread:
-        with pytest.raises(Crashed, match="does not end, in stage 'start'"):
+        with pytest.raises(Crashed, match="does not end, in stage 'start': stuck$"):
             thread.submit(channel.ask, {}, {"start": 30.0}).result(timeout=10)
         thread.submit(channel.kill).result(timeout=10)
     kill()
     channel._child.wait()
+
+
+def test_a_child_that_can_answer_no_more_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has closed its pipe, but lives on."""
+    monkeypatch.setattr(channel_module, "_END_S", 0.5)
+    channel = Channel([sys.executable, "-c", "import os, time; os.close(1); time.sleep(60)"])
+    with pytest.raises(Crashed, match="SIGKILL in stage 'start'"):
+        channel.ask({}, {"start": 30.0})
+    assert not channel.alive and channel._stderr.closed
+
+
+def test_a_child_that_ends_by_itself_has_its_status_and_last_words_told() -> None:
+    says = "import sys; sys.stderr.write('x' * 9000 + '\\nout of luck\\n \\n')"
+    channel = Channel([sys.executable, "-c", says])
+    with pytest.raises(Crashed, match=r"^.* ended with exit status 0 in stage 'start': out of luck$"):
+        channel.ask({}, {"start": 30.0})
 
 
 def test_a_question_to_a_killed_child_finds_it_crashed() -> None:
@@ -344,6 +362,39 @@ def test_the_real_child_answers_in_spite_of_the_current_folder(
     with Worker(Job(PROBLEM, "numpy")) as worker:
         assert worker.device.backend == "numpy"
         assert worker.versions.compiler.startswith("numpy")
+
+
+ODD_CHILD = """
+from tilewright.tuning import child
+class Odd(child.RequestHandler):
+    def handle(self, request):
+        assert not isinstance(request, child.Rest)
+        print('{"result": "of a library"}', flush=True)
+        return 7
+child.RequestHandler = Odd
+child.main()
+"""
+
+
+def test_nothing_but_answers_reaches_the_parent() -> None:
+    """Not what a library prints, and no end by Ctrl-C, which a terminal sends to children too."""
+    root = str(Path(tilewright.__file__).parents[1])
+    channel = Channel([sys.executable, "-c", ODD_CHILD], {**os.environ, "PYTHONPATH": root})
+    try:
+        for _ in range(2):
+            assert channel.ask({"do": "Prepare"}, {"start": 30.0}) == 7
+            os.kill(channel._child.pid, signal.SIGINT)
+        with pytest.raises(ChildError, match=r"^AssertionError\(\)$") as error:
+            channel.ask({"do": "Rest"}, {"start": 30.0})
+        assert error.value.name == "AssertionError" and channel.idle
+    finally:
+        channel.kill()
+
+
+def test_a_child_that_rests_holds_no_arrays() -> None:
+    handler = RequestHandler(lambda stage: None)
+    handler._trials = object()
+    assert handler.handle(decode({"do": "Rest"})) is None and handler._trials is None
 
 
 def test_what_lies_beside_the_package_does_not_stand_in_for_the_standard_library(tmp_path: Path) -> None:
@@ -432,6 +483,28 @@ def test_only_a_child_that_is_well_rests(worker: Worker) -> None:
     assert pids[0] == pids[1]
     assert len(set(pids[1:])) == 4
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_a_child_whose_question_was_interrupted_does_not_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer would be taken for that of the next job."""
+
+    class Interrupted(queue.SimpleQueue[bytes | None]):
+        def get(self, block: bool = True, timeout: float | None = None) -> bytes | None:
+            raise KeyboardInterrupt
+
+    channel = Channel([sys.executable, "-c", "import time; time.sleep(60)"])
+    assert channel.idle
+    monkeypatch.setattr(channel, "_lines", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        channel.ask({}, {"start": 30.0})
+    assert channel.alive and not channel.idle
+    channel.kill()
+
+
+def test_a_dead_child_is_not_idle() -> None:
+    channel = Channel([sys.executable, "-c", ""])
+    channel.kill()
+    assert not channel.idle
 
 
 def test_what_comes_to_rest_too_late_ends() -> None:
