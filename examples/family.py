@@ -117,7 +117,7 @@ def main() -> None:
     import numpy as np
 
     from tilewright.checking.inputs import normal_inputs
-    from tilewright.kernels.bound import error_bound
+    from tilewright.kernels.error_bound import error_bound
     from tilewright.kernels.untuned.reference import numpy_conv
     from tilewright.plans.layer import LayerPlan
     from tilewright.plans.plan import Plan

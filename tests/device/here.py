@@ -15,8 +15,8 @@ from tilewright.checking.verify import Verifier
 from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError
-from tilewright.kernels.bound import error_bound
 from tilewright.kernels.config import Config
+from tilewright.kernels.error_bound import error_bound
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.plan import Plan

@@ -15,7 +15,7 @@ from here import EMULATED_AND_GPU
 from test_gpu_path import computed, runtime
 from test_hopper_family import BASE, LAST, TWO_PASS, _sums_of_any_length, _used
 
-from tilewright.kernels.bound import error_bound
+from tilewright.kernels.error_bound import error_bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.plan import Plan

@@ -20,7 +20,7 @@ from tilewright.checking.verify import Verifier
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import ConfigError
 from tilewright.kernels import family_of
-from tilewright.kernels.bound import error_bound
+from tilewright.kernels.error_bound import error_bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.plan import Plan
@@ -54,7 +54,7 @@ SLID = dict(x=7, pieces=1, batch=3, wn=2)
 @pytest.fixture(autouse=True)
 def _sums_of_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel adds up accurately what is not offered, since f32 is no worse there."""
-    monkeypatch.setattr("tilewright.kernels.bound.FEWEST_ACCURATE", 1)
+    monkeypatch.setattr("tilewright.kernels.error_bound.FEWEST_ACCURATE", 1)
 
 
 CASES = (

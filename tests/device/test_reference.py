@@ -16,7 +16,7 @@ from tilewright.checking.launcher import Launcher
 from tilewright.checking.verify import Verifier
 from tilewright.dispatch.dispatch import layer_plan
 from tilewright.errors import ProblemError
-from tilewright.kernels.bound import error_bound
+from tilewright.kernels.error_bound import error_bound
 from tilewright.kernels.family import Config
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv, reference_f64

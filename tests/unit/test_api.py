@@ -25,7 +25,7 @@ from tilewright.checking.inputs import normal_inputs
 from tilewright.dispatch import dispatch
 from tilewright.dtypes import FULL, numpy_dtype
 from tilewright.errors import ArrayError, OutOfMemory, RunError
-from tilewright.kernels.bound import error_bound
+from tilewright.kernels.error_bound import error_bound
 from tilewright.kernels.family import Buffer, Config, Launch
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import Reference, numpy_conv

@@ -154,7 +154,7 @@ spec.loader.exec_module(rows)
 rows.ACTIVATIONS["bent"] = rows.Activation("bent", ("slope",), 3.0, steepest=2.0, own=5, exact=False)
 
 from tilewright.arguments.layer import ACTIVATIONS_TAKEN
-from tilewright.kernels.bound import error_bound
+from tilewright.kernels.error_bound import error_bound
 from tilewright.problem import GRAMMAR, Problem
 layer = Problem.parse("n1c2h4w4k3r1s1-f32+bent+maxpool2")
 assert str(layer).endswith("+bent3+maxpool2") and Problem.parse(str(layer)) == layer

@@ -21,7 +21,7 @@ from tilewright.errors import CompileError
 from tilewright.export.bundle import Bundle, bundle
 from tilewright.export.header import header
 from tilewright.kernels import FAMILIES, family_of
-from tilewright.kernels.bound import error_bound
+from tilewright.kernels.error_bound import error_bound
 from tilewright.kernels.family import Blueprint, Config, Family
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem

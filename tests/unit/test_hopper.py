@@ -77,7 +77,7 @@ def _config(**change: int) -> Config:
 @pytest.fixture(autouse=True)
 def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
-    monkeypatch.setattr("tilewright.kernels.bound.FEWEST_ACCURATE", 64)  # the kernel can do more
+    monkeypatch.setattr("tilewright.kernels.error_bound.FEWEST_ACCURATE", 64)  # the kernel can do more
 
 
 def test_each_module_uses_those_above_it_alone() -> None:

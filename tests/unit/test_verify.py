@@ -22,7 +22,7 @@ from tilewright.checking.launcher import Launcher
 from tilewright.checking.verify import TooSlow, Verifier
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import OutOfMemory
-from tilewright.kernels.bound import ErrorBound, error_bound
+from tilewright.kernels.error_bound import ErrorBound, error_bound
 from tilewright.kernels.family import Blueprint, Buffer, Config, Launch
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import Reference, numpy_conv, numpy_pool

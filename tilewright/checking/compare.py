@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, replace
 from tilewright.checking.launcher import Launcher
 from tilewright.device import Device
 from tilewright.kernels.blueprint import Blueprint, Launch
-from tilewright.kernels.bound import ErrorBound
+from tilewright.kernels.error_bound import ErrorBound
 from tilewright.kernels.untuned import tools
 from tilewright.problem import Problem
 from tilewright.runtime.base import Memory

@@ -17,8 +17,8 @@ from tilewright.checking.fence import POISON, Fence
 from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact, with_nonfinite
 from tilewright.checking.launcher import Launcher
 from tilewright.errors import CompileError, OutOfMemory, RunError, count
-from tilewright.kernels.bound import error_bound
 from tilewright.kernels.config import Config
+from tilewright.kernels.error_bound import error_bound
 from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.plan import Plan
 from tilewright.problem import DTYPE_BYTES, Problem

@@ -12,8 +12,8 @@ from tilewright.device import Device
 from tilewright.export import FORMAT
 from tilewright.kernels import family_of
 from tilewright.kernels.blueprint import CONSTANT, EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint, Launch
-from tilewright.kernels.bound import ErrorBound, error_bound
 from tilewright.kernels.config import Config
+from tilewright.kernels.error_bound import ErrorBound, error_bound
 from tilewright.kernels.family import Family
 from tilewright.kernels.source import full_source
 from tilewright.kernels.tensor_map import TensorMap

@@ -7,7 +7,7 @@ import math
 from tilewright import __version__
 from tilewright.export.bundle import Bundle
 from tilewright.kernels.blueprint import CONSTANT, ZERO, Launch
-from tilewright.kernels.bound import ErrorBound
+from tilewright.kernels.error_bound import ErrorBound
 from tilewright.kernels.tensor_map import TensorMap, TiledMap
 from tilewright.problem import STORED, Problem
 from tilewright.problem.activations import ACTIVATIONS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.device import Device
-from tilewright.kernels.bound import too_few
+from tilewright.kernels.error_bound import too_few
 from tilewright.kernels.family import MOST_LAYER_PIXELS, Blueprint, Config, Family, Param, Rule, too_many
 from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.hopper import fallback

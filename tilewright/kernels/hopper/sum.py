@@ -12,9 +12,10 @@ from tilewright.kernels.products import E4M3, HALVES, PLAIN, TF32, THREE, in_chu
 from tilewright.kernels.untuned.nhwc import tap_chunks
 from tilewright.problem import Problem
 
-# Products that tensor cores add up before they are promoted (added in f32). For f8 see kernels/bound.py.
-# Accurate: one of tf32, 8 numbers deep, as in mma, and as FEWEST_ACCURATE was simulated; or two of f16, 16
-# deep, whose rms error in that simulation is 0.4 to 0.6 times strict f32's at 256 products, 0.2 at 2304.
+# Products that tensor cores add up before they are promoted (added in f32). For f8 see
+# kernels/error_bound.py. Accurate: one of tf32, 8 numbers deep, as in mma, and as FEWEST_ACCURATE was
+# simulated; or two of f16, 16 deep, whose rms error in that simulation is 0.4 to 0.6 times strict f32's at
+# 256 products, 0.2 at 2304.
 PROMOTED = {E4M3: 4, THREE: 1, HALVES: 2}
 COLUMNS = 3  # of a filter, each of which has sums of its own where they slide
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.device.architectures import mma_f64
-from tilewright.kernels.bound import too_few
+from tilewright.kernels.error_bound import too_few
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values, too_many
 from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.limits import blocks_param, no_tensor_cores, thin_groups, too_wide

@@ -89,7 +89,7 @@ def numpy_conv(
     """Compute y and its size, |alpha| conv(|x|, |w|) + |beta z| + |bias|, with NumPy in f64.
 
     A pool takes the largest size of a window, or their mean, as it does with the values: so a multiple
-    of the size bounds the error of y for any pool (see ``bound.py``).
+    of the size bounds the error of y for any pool (see ``error_bound.py``).
 
     Args:
         problem: the layer with its epilogue.

@@ -16,9 +16,9 @@ from math import prod
 
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
-from tilewright.kernels.bound import fewest_taps, too_few_at_edges
 from tilewright.kernels.direct.cpu import WORKERS
 from tilewright.kernels.direct.spec import Direct
+from tilewright.kernels.error_bound import fewest_taps, too_few_at_edges
 from tilewright.kernels.family import Blueprint, Buffer, Config, Family, Launch, Param, Rule
 from tilewright.kernels.gemm.spec import Gemm
 from tilewright.kernels.inner import between, program, side_by_side

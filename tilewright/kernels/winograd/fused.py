@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tilewright.arithmetic import ceil_div, offset64, round_up
 from tilewright.device import Device
-from tilewright.kernels.bound import too_few_at_edges
+from tilewright.kernels.error_bound import too_few_at_edges
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     MOST_COPIES,

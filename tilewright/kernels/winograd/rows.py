@@ -12,7 +12,7 @@ from math import gcd
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.device import Device
 from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param, bands_rules, many_channels
-from tilewright.kernels.bound import too_few_at_edges
+from tilewright.kernels.error_bound import too_few_at_edges
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.limits import MOST_BODY, blocks_param, no_gpu, shared_rule
 from tilewright.kernels.split_k import left_bytes, pool_apart

@@ -7,7 +7,7 @@ from math import inf, nan, sqrt
 import numpy as np
 import pytest
 
-from tilewright.kernels.bound import ErrorBound, error_bound
+from tilewright.kernels.error_bound import ErrorBound, error_bound
 from tilewright.problem import Problem
 
 F64, F32 = 2.0**-53, 2.0**-24
