@@ -30,12 +30,14 @@ def main() -> None:
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(shape, np.float32) for shape in (layer.x_shape, layer.w_shape))
     packed = plan.pack(w)
-    out, launch, launched = plan(x, packed), runtime.launch, []
-    calls = {"plan": lambda: plan(x, packed, out=out), "plan.bind": plan.bind(x, packed, out=out)}
+    out, enqueue, launched = plan(x, packed), runtime._enqueue, []
 
-    def noted(*given: Any) -> None:
+    def noted(*given: Any) -> Any:
         launched.append(time.perf_counter_ns())
-        launch(*given)
+        return enqueue(*given)
+
+    runtime._enqueue = noted
+    calls = {"plan": lambda: plan(x, packed, out=out), "plan.bind": plan.bind(x, packed, out=out)}
 
     def timed(call: Callable[[], object], cold: bool) -> tuple[float, float]:
         if cold:
@@ -46,7 +48,6 @@ def main() -> None:
         call()
         return (launched[0] - start) / 1e3, (time.perf_counter_ns() - start) / 1e3
 
-    runtime.launch = noted
     for state in ("warm", "cold"):
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
         for _ in range(CALLS):  # in turns, since the machine's speed changes

@@ -26,6 +26,7 @@ from tilewright.errors import ProblemError
 from tilewright.floor import floor_us
 from tilewright.measuring.rounds import Limits
 from tilewright.peers import Contestant, Offer, Peer, Setting
+from tilewright.plans.bound_call import BoundCall
 from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
@@ -484,3 +485,20 @@ def test_on_a_cpu_a_whole_call_is_timed_beside_the_kernels(
     assert ours.note.startswith("not tuned: no family takes it; untuned: ")
     assert "not verified" not in ours.note
     assert row_of().ours.call_us is None
+
+
+def test_our_call_is_one_that_users_make(
+    cpu: Runtime, own_cache: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a CPU, of a plan that is bound to arrays, as ``LayerPlan.bind`` returns it."""
+    called: list[BoundCall] = []
+    call = BoundCall.__call__
+
+    def spied(self: BoundCall) -> Any:
+        called.append(self)
+        return call(self)
+
+    monkeypatch.setattr(BoundCall, "__call__", spied)
+    row = Bench(cpu, limits=replace(QUICK, min_rounds=6, max_rounds=6)).row(LAYER)
+    assert row.ours.call_us and len(called) >= 6
+    assert {one.problem for one in called} == {LAYER.problem}

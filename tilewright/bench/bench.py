@@ -22,7 +22,9 @@ from tilewright.measuring.calibrate import outdone
 from tilewright.measuring.rounds import Limits, measure
 from tilewright.peers import Peer, Setting, release
 from tilewright.peers.base import Array
+from tilewright.plans.bound_call import BoundCall
 from tilewright.plans.bound_run import BoundRun
+from tilewright.plans.layer import LayerPlan
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
@@ -77,11 +79,7 @@ class Bench:
         setting = self.setting
         offers = {peer.name: offered(peer, problem, inputs, truth, setting) for peer in self.peers}
         self.progress(f"{layer.name}: measuring", 0.8)
-        ours, bound = self._ours(problem, inputs, truth)
-        runs: dict[str, Run] = {OURS: bound.run} if bound else {}
-        # On cores events time our kernels, but only the clock times peers: then a whole call counts.
-        if bound and self.runtime.device.backend == "opencl" and self.runtime.unified:
-            runs[CALL] = Blocking(bound.call)
+        ours, runs = self._ours(problem, inputs, truth)
         figures = self._measured(runs, offers.values())
         while any([entered.call_back(figures) for entered in offers.values()]):
             figures = self._measured(runs, offers.values())
@@ -93,7 +91,7 @@ class Bench:
             ),
             peers=dict(item for entered in offers.values() for item in entered.figures(figures)),
         )  # fmt: skip
-        del offers, runs, bound
+        del offers, runs
         release()
         return row
 
@@ -121,15 +119,20 @@ class Bench:
             return floor_us(problem, self.runtime.device)
         return outdone(self.runtime, problem, figure.cold_us, family_of(ours.family).multiplies(problem))
 
-    def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, BoundRun | None]:
-        """Bind and verify the plan that a user would get."""
+    def _ours(self, problem: Problem, inputs: Inputs, truth: Array) -> tuple[OurFigure, dict[str, Run]]:
+        """Bind and verify the plan that a user would get; return what is to be timed of it."""
         try:
-            plan = layer_plan(self.wanted.of(problem), self.runtime, self.store).plan
+            found = layer_plan(self.wanted.of(problem), self.runtime, self.store)
+            plan, given = found.plan, inputs.given(problem)
             check = _check(self.runtime, plan, self.wanted.seed)
-            bound = BoundRun.of(plan, inputs.given(problem))
+            bound = BoundRun.of(plan, given)
             reason = (check.reason if check else "") or deviation(bound.once(), truth).wrong(problem)
+            runs: dict[str, Run] = {OURS: bound.run}
+            # On cores events time our kernels, but only the clock times peers: then a whole call counts.
+            if self.runtime.device.backend == "opencl" and self.runtime.unified:
+                runs[CALL] = Blocking(_call(found, given))
         except TilewrightError as error:
-            return OurFigure(reason=str(error)), None
+            return OurFigure(reason=str(error)), {}
         figure = OurFigure(
             family=plan.config.family, config=str(plan.config), deterministic=plan.deterministic,
             workspace_bytes=plan.workspace_bytes, pack_us=bound.pack_us(), reason=reason,
@@ -140,7 +143,7 @@ class Bench:
                 figure, max_error=check.max_error, error_bound=check.bound, worst=check.worst,
                 deterministic=plan.deterministic and check.repeatable,
             )  # fmt: skip
-        return figure, None if reason else bound
+        return figure, {} if reason else runs
 
     def protocol(self) -> dict[str, Any]:
         """Return how all rows of a results file are measured, and which kernels they compare."""
@@ -166,6 +169,12 @@ class Bench:
             "protocol": self.protocol(),
             "rows": [replace(row, floor_us=us).to_json() for row, us in zip(rows, floors, strict=True)],
         }  # fmt: skip
+
+
+def _call(plan: LayerPlan, given: Mapping[str, Array]) -> BoundCall:
+    """Bind a plan to arrays as a user would."""
+    others = {name: array for name, array in given.items() if name != "w"}
+    return plan.bind(packed_w=plan.pack(given["w"]), **others)
 
 
 def _check(runtime: Runtime, plan: Plan, seed: int) -> Check | None:

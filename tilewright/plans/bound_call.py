@@ -9,10 +9,9 @@ from weakref import WeakKeyDictionary
 
 from tilewright.arrays.untraced import untraced
 from tilewright.arrays.view import Array
-from tilewright.plans.plan import Step
 from tilewright.plans.stream_plans import StreamPlan
 from tilewright.problem import Problem
-from tilewright.runtime.base import Memory
+from tilewright.runtime.base import Memory, Step
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -17,13 +17,13 @@ from tilewright.kernels.config import Config
 from tilewright.plans.binding import Binding, Given
 from tilewright.plans.bound_call import BoundCall, BoundLaunches
 from tilewright.plans.packed import Packed, packed_memory
-from tilewright.plans.plan import Plan, Step
+from tilewright.plans.plan import Plan
 from tilewright.plans.plan_cache import let_go_oldest, with_room
 from tilewright.plans.provenance import Basis, Provenance
 from tilewright.plans.stream_plans import StreamPlan, StreamPlans
 from tilewright.problem import Problem
 from tilewright.runtime import forked, open_runtime
-from tilewright.runtime.base import Memory
+from tilewright.runtime.base import Memory, Run, Step
 from tilewright.runtime.ending import Inside
 from tilewright.runtime.pending import settle
 
@@ -233,8 +233,8 @@ class LayerPlan:
             return BoundCall(result, self.problem, partial(self.run, given, memory))
         memories["w"] = memory
         if self._on_cpu:
-            steps = with_room(runtime, self.plan, self._steps, memories)
-            run = partial(with_room, runtime, self.plan, self._run_on_cpu, steps, given["out"])
+            prepared = with_room(runtime, self.plan, self._prepared, memories)
+            run = partial(with_room, runtime, self.plan, self._run_on_cpu, prepared, given["out"])
         else:
             launches = BoundLaunches(memories)
             run = partial(with_room, runtime, self.plan, self._run_bound, launches, given["x"], given["out"])
@@ -245,24 +245,16 @@ class LayerPlan:
         self._in_turn(stream, partial(launches.enqueue, stream))
         tell_written(out)
 
-    def _steps(self, memories: Mapping[str, Memory]) -> list[Step]:
-        """Return the launches on a CPU; for unaligned arrays their kernels are made now."""
+    def _prepared(self, memories: Mapping[str, Memory]) -> Run:
+        """Return the launches of a bound call on a CPU; for unaligned arrays their kernels are made now."""
         steps: list[Step] = []
         self._in_turn(None, lambda own: steps.extend(own.plan.steps(memories)))
-        return steps
+        return self.plan.runtime.prepared(steps)
 
-    def _run_on_cpu(self, steps: Sequence[Step], out: ArrayView) -> None:
-        """Do what ``_in_turn`` does, in fewer steps: with cold caches each function costs some 3 us."""
-        runtime = self.plan.runtime
+    def _run_on_cpu(self, prepared: Run, out: ArrayView) -> None:
         self._refuse_forked()
         with Inside(), self._lock:
-            try:
-                for step in steps:
-                    runtime.launch(*step)
-                runtime.synchronize()
-            except BaseException:
-                settle(runtime)
-                raise
+            prepared()
         tell_written(out)
 
     def _launch(self, arrays: Mapping[str, Array], w: ArrayView | Memory, stream: int | None) -> None:

@@ -15,11 +15,9 @@ from tilewright.kernels.untuned import pack
 from tilewright.plans.provenance import UNSAID, Provenance
 from tilewright.plans.streams import StreamKey, stream_key
 from tilewright.problem import Problem
-from tilewright.runtime.base import Bound, Built, Loaded, Memory, Runtime
+from tilewright.runtime.base import Bound, Built, Loaded, Memory, Runtime, Step
 from tilewright.runtime.capacity import require_arrays
 from tilewright.runtime.pending import settle
-
-Step = tuple[Loaded, Launch, Bound]
 
 
 @dataclass(frozen=True, eq=False)

@@ -99,6 +99,9 @@ class Loaded:
     symbols: dict[str, Any] = field(default_factory=dict)
 
 
+Step = tuple[Loaded, Launch, Bound]  # a launch with its memories
+
+
 def _awake() -> None:
     """Do nothing."""
 
@@ -190,6 +193,13 @@ class Runtime(Protocol):
         Raises:
             RunError: refused by the device.
             DeviceError: in a process forked from the one that opened the device.
+        """
+
+    def prepared(self, steps: Sequence[Step]) -> Run:
+        """Return a function that does launches and waits for them, on a CPU at less cost than one by one.
+
+        It also waits if it fails or is interrupted; whoever has memories in common takes turns. Errors: as of
+        ``launch`` and ``synchronize``.
         """
 
     def is_recording(self, stream: int | None) -> bool:

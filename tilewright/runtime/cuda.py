@@ -12,11 +12,12 @@ from tilewright.device.architectures import CHAINED
 from tilewright.errors import DeviceError, OutOfMemory, RunError
 from tilewright.kernels.blueprint import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.runtime import rates
-from tilewright.runtime.base import ANY_BYTES, Array, Built, Loaded, Memory, Run
+from tilewright.runtime.base import ANY_BYTES, Array, Built, Loaded, Memory, Run, Step
 from tilewright.runtime.cuda_clock import CudaClock
 from tilewright.runtime.cuda_context import Context, Owned, beside_captures, in_context
 from tilewright.runtime.cuda_facts import check, clocks, facts
 from tilewright.runtime.nvrtc import compile_cuda, compiler, import_core
+from tilewright.runtime.pending import one_by_one
 from tilewright.runtime.tensor_map import MappedKernel
 
 CONSTANT_FILTER = "constant_filter"  # its name in dialect.h
@@ -232,6 +233,10 @@ class CudaRuntime:
         stream = self._core.Stream.from_handle(handle) if handle else self._gpu.default_stream
         self._streams[handle] = stream
         return stream
+
+    def prepared(self, steps: Sequence[Step]) -> Run:
+        """Return a function that does launches and waits for them."""
+        return one_by_one(self, steps)
 
     @in_context
     def is_recording(self, stream: int | None) -> bool:

@@ -19,8 +19,9 @@ from tilewright.kernels.source import full_source
 from tilewright.kernels.untuned.reference import numpy_pool, numpy_sums
 from tilewright.problem import Problem
 from tilewright.runtime import cache
-from tilewright.runtime.base import ANY_BYTES, Array, Built, Loaded, Memory, Resources
+from tilewright.runtime.base import ANY_BYTES, Array, Built, Loaded, Memory, Resources, Run, Step
 from tilewright.runtime.capacity import host_bytes
+from tilewright.runtime.pending import one_by_one
 
 NOTE = f"slow: NumPy only; {how_to_get('opencl')}, or '.[cuda]' for a GPU"
 
@@ -119,6 +120,10 @@ class NumpyRuntime:
             _compute(problem, launch.kernel, memories)
         except MemoryError as error:
             raise OutOfMemory(f"NumPy: no room for f64 copies of the arrays of {problem}: {error}") from error
+
+    def prepared(self, steps: Sequence[Step]) -> Run:
+        """Return a function that does launches and waits for them."""
+        return one_by_one(self, steps)
 
     def is_recording(self, stream: int | None) -> bool:
         """Return False."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from tilewright.errors import TilewrightError
-from tilewright.runtime.base import Memory, Runtime
+from tilewright.runtime.base import Memory, Run, Runtime, Step
 
 _MOST_INTERRUPTS = 10_000  # during one wait for the device; after more, something else must be wrong
 
@@ -35,6 +35,21 @@ class Pending:
         """Release memory that the device no longer uses."""
         for number in numbers:
             self._in_use.pop(number, None)
+
+
+def one_by_one(runtime: Runtime, steps: Sequence[Step]) -> Run:
+    """Return a function that does launches and waits for them, also if it fails or is interrupted."""
+
+    def run() -> None:
+        try:
+            for step in steps:
+                runtime.launch(*step)
+            runtime.synchronize()
+        except BaseException:
+            settle(runtime)
+            raise
+
+    return run
 
 
 def settle(runtime: Runtime) -> None:
