@@ -19,6 +19,7 @@ import re
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from tilewright.dispatch.guesses import GUESSES
 from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
+from tilewright.kernels.limits import registers_at_most
 from tilewright.problem import Problem, shapes
 from tilewright.search.ranking import rank_all
 
@@ -187,15 +189,22 @@ def compiles(problem: Problem, config: Config, turn: int) -> None:
             assert no_cluster or (rule and rule[1] in of_device), error
             continue
         taken.append(arch)
-    full = False  # whether the build for its home leaves a thread no register
+    full = False  # whether the build for its home leaves a thread, in steps of 8, no register
     for arch in taken[:2]:
         device = for_architecture(arch)
+        blueprint = kind.blueprint(problem, device, config)
         try:
-            built = compile_cuda(kind.blueprint(problem, device, config), arch)  # refuses what spills
+            built = compile_cuda(blueprint, arch)  # refuses what spills
         except CompileError as error:
             assert full, error
             assert "spilled" in str(error), error
             return
         for name, used in built.resources.items():
             assert used.local_bytes == 0 < used.registers <= device.regs_per_thread, f"{name} for {arch}"
-        full = any(used.registers == device.regs_per_thread for used in built.resources.values())
+        blocks = config.values.get("mb", 1)
+        most = {  # of kernels that a unit can hold so many blocks of
+            launch.kernel: registers_at_most(prod(launch.block), blocks, device.regs_per_unit)
+            for launch in blueprint.launches
+            if device.lanes <= prod(launch.block) * blocks <= device.threads_per_unit
+        }
+        full = any(used.registers > most[name] - 8 for name, used in built.resources.items() if name in most)
