@@ -16,7 +16,7 @@ from tilewright.runtime.cuda import CudaRuntime
 from tilewright.runtime.cuda_context import Context, Owned, in_context
 
 OURS, NONE, OTHER = 0xA0, 0, 0xB0
-NO_DRIVER = {"wrap", "compile", "slice", "versions", "stream"}
+NO_DRIVER = {"wrap", "compile", "slice", "versions", "stream", "prepared"}  # prepared calls launch, later
 
 
 class Driver:
