@@ -26,7 +26,7 @@ __all__ = ["runtime"]  # a fixture
 
 KIND = family_of("shifted")
 H100 = for_architecture("sm_90")
-BASE = dict(rows=1, parts=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2)
+BASE = dict(rows=1, parts=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2, stay=0)
 LAYERS = (
     ("n2c72h10w12k40r3s3p1-f16+bias+add0.5+relu", dict(rows=4)),  # the last tile has fewer rows
     ("n1c136h9w8k70r3s3p1-bf16", dict(rows=9, bn=64, chunks=8, xs=2, stages=3)),  # channels past the last
@@ -56,6 +56,11 @@ LAYERS = (
     ("n1c40h4w24k33r1s5p0x3u2-bf16", dict(rows=2, chunks=8)),  # from the second on
     ("n1c40h4w24k33r3s2p1x0u2d1x6-f16", dict(rows=2)),  # one of them under no tap
     ("n1c24h16w16k130r3s3p1-f16+bias", dict(rows=16, bn=128, sets=1, stages=3)),
+    ("n2c20h70w8k33r3s3p1-f16+bias+relu", dict(stay=1)),  # several tiles of a block
+    ("n3c40h45w9k40r3s3p1u1x2-bf16+add", dict(stay=1, xs=2, stages=6)),  # a buffer for each step, columns past the last
+    ("n1c36h70w8k33r3s3p1-tf32+bias+add", dict(stay=1, stages=3)),
+    ("n71c20h7w14k40r3s3p1u2-f16+silu", dict(rows=4, ni=1, stay=1)),
+    ("n2c24h70w130k40r1s3p0x1-f16", dict(parts=3, stay=1)),
 )
 
 

@@ -24,7 +24,7 @@ SHIFTED = family_of("shifted")
 H100 = for_architecture("sm_90")
 # Copies at once, after a while or last; products the same; who arrives lingers or not: each of these once.
 SEEDS = 18
-BASE = dict(rows=1, parts=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2)
+BASE = dict(rows=1, parts=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2, stay=0)
 
 # More runs than buffers for them, or, of the last and of shares in tf32, one that nothing was in before.
 CASES: dict[str, tuple[str, dict[str, int]]] = {
@@ -50,6 +50,13 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "tf32, planes that begin anywhere": ("n2c20h5w3k33r3s3p1u2-tf32", dict(rows=2, xs=2)),
     "even planes that begin anywhere": ("n1c40h6w6k33r3s3p1u2-bf16", dict(rows=2, sc=2)),
     "registers handed on": ("n1c24h4w8k161r1s3p0x1-f16", dict(rows=4, bn=192, mb=2, sets=1)),  # one step
+    "several tiles": ("n2c65h70w8k33r3s3p1-f16+bias+relu", dict(stay=1, stages=2)),
+    "several tiles, a buffer for each step": ("n5c40h29w8k64r3s3p1-bf16+add", dict(stay=1, xs=2, stages=6)),
+    "several tiles, one set": ("n3c65h46w8k32r3s3p1-f16+bias", dict(stay=1, sets=1, xs=3, stages=3)),
+    "several tiles, parts of rows": ("n1c33h70w136k32r1s3p0x1-f16", dict(parts=3, stay=1, stages=2)),
+    "several tiles, registers handed on": (
+        "n9c24h96w8k161r1s3p0x1-f16", dict(rows=3, bn=192, mb=2, sets=1, stay=1)),
+    "several tiles, tf32": ("n3c33h50w8k33r3s3p1u1-tf32+bias", dict(stay=1, xs=2, stages=3)),
     "a buffer for each run": ("n1c65h4w8k32r3s3p1-f16", dict(rows=2, xs=3, stages=6)),
 }
 
@@ -60,8 +67,8 @@ SLIPS = (
     ("bar_wait(W_EMPTY(slot), parity);", "bar_wait(W_EMPTY(slot), !parity);", "one buffer", "all wait"),
     ("bar_expect(W_FULL(slot), S * W_BYTES);", "bar_expect(W_FULL(slot), W_BYTES);", "one set",
      ", not |all wait"),
-    ("S * W_BYTES, W_FULL(slot));\n        NEXT(slot, parity, STAGES);",
-     "S * W_BYTES, W_FULL(slot));\n        if (++slot == STAGES) slot = 0;", "several buffers",
+    ("S * W_BYTES, W_FULL(slot));\n            NEXT(slot, parity, STAGES);",
+     "S * W_BYTES, W_FULL(slot));\n            if (++slot == STAGES) slot = 0;", "several buffers",
      "written while|all wait"),
     # who sends planes
     ("bar_wait(X_EMPTY(slot), parity);", "", "one buffer", ", not |all wait|arrivals"),
@@ -70,28 +77,28 @@ SLIPS = (
      ", not |arrivals|all wait"),
     ("__reduce_add_sync(0xffffffffu, images * bytes);", "images * bytes;", "images", ", not |all wait"),
     ("c < CHANNELS_OF(run) ?", "c < CHANNELS ?", "one buffer", "a copy of|all wait"),
-    ("}\n        __syncwarp();\n        NO_UNROLL", "}\n        NO_UNROLL", "one buffer", ", not |all wait"),
+    ("}\n            __syncwarp();\n            NO_UNROLL", "}\n            NO_UNROLL", "one buffer", ", not |all wait"),
     (" + piece.at * (int)sizeof(in_t)", "", "planes that begin anywhere", ", not "),
-    ("run <= (b->last - 1) / R", "run < b->last / R", "shares meet", "all wait"),
-    ("int run = b->first / R;", "int run = (b->first + R - 1) / R;", "shares meet", "all wait|, not "),
+    ("run <= (b.last - 1) / R", "run < b.last / R", "shares meet", "all wait"),
+    ("int run = b.first / R;", "int run = (b.first + R - 1) / R;", "shares meet", "all wait|, not "),
     # who multiplies
-    ("bar_wait(X_FULL(x_slot), x_parity);", ";", "several buffers", ", not "),
-    ("bar_wait(X_FULL(x_slot), x_parity);", "bar_wait(X_FULL(x_slot), !x_parity);", "one set",
+    ("bar_wait(X_FULL(at->x_slot), at->x_parity);", ";", "several buffers", ", not "),
+    ("bar_wait(X_FULL(at->x_slot), at->x_parity);", "bar_wait(X_FULL(at->x_slot), !at->x_parity);", "one set",
      ", not |all wait"),
-    ("bar_wait(W_FULL(slot), parity);", "", "a buffer for each run", ", not |written while"),
-    ("bar_wait(W_FULL(slot), parity);", "bar_wait(W_FULL(slot), !parity);", "several buffers",
+    ("bar_wait(W_FULL(slot), at->parity);", "", "a buffer for each run", ", not |written while"),
+    ("bar_wait(W_FULL(slot), at->parity);", "bar_wait(W_FULL(slot), !at->parity);", "several buffers",
      ", not |all wait"),
     ("r == 0 || step == b->first", "r == 0", "shares meet", ", not "),
-    ("done = slot;\n        NEXT(slot, parity, STAGES);",
-     "done = slot;\n        if (++slot == STAGES) slot = 0;", "one set", ", not |written while|all wait"),
-    ("NEXT(x_slot, x_parity, X_STAGES);", "if (++x_slot == X_STAGES) x_slot = 0;", "one set",
+    ("done = slot;\n            NEXT(at->slot, at->parity, STAGES);",
+     "done = slot;\n            if (++at->slot == STAGES) at->slot = 0;", "one set", ", not |written while|all wait"),
+    ("NEXT(at->x_slot, at->x_parity, X_STAGES);", "if (++at->x_slot == X_STAGES) at->x_slot = 0;", "one set",
      ", not |all wait"),
-    ("if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));", "", "one buffer", "all wait"),
-    ("if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));", "bar_arrive(X_EMPTY(x_slot));",
+    ("if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(at->x_slot));", "", "one buffer", "all wait"),
+    ("if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(at->x_slot));", "bar_arrive(X_EMPTY(at->x_slot));",
      "one buffer", ", not |arrivals|all wait"),
     ("if (++r == R) {\n            r = 0;\n            __syncwarp();  // all lanes have read\n"
-     "            if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));",
-     "if (r == 0 && THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));\n"
+     "            if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(at->x_slot));",
+     "if (r == 0 && THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(at->x_slot));\n"
      "        if (++r == R) {\n            r = 0;", "one buffer", ", not |all wait"),  # too early
     ("left, slot, done);", "left, slot, slot);", "one buffer", "written while"),  # too early
     ("if (i == SETS - 1 && done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));", "",
@@ -109,6 +116,14 @@ SLIPS = (
     ("tf32_of(word_at(", "(word_at(", "tf32", ", not "),
     ("if (C % CHANNELS) sees = sees && c < left;", "", "a buffer for each run", ", not "),
     (" && (C % CHANNELS == 0 || c < left)", "", "tf32, shares meet", ", not "),
+    # several tiles
+    ("if (STAYS && !KEEPS && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));", "", "several tiles", "all wait"),
+    ("if (STAYS && !KEEPS && THREAD(0)", "if (STAYS && THREAD(0)", "several tiles, a buffer for each step",
+     "all wait"),
+    ("if (KEEPS) return;", "", "several tiles, a buffer for each step", "all wait"),
+    ("KEEPS ? step : at->slot", "at->slot", "several tiles, a buffer for each step", ", not "),
+    ("Place at = {0, 0, 0, 0};\n        NO_UNROLL for (EACH_TILE(id)) {",
+     "NO_UNROLL for (EACH_TILE(id)) {\n            Place at = {0, 0, 0, 0};", "several tiles, one set", ", not |all wait"),
     # the block
     ("bar_init(W_FULL(i), 1)", "bar_init(W_FULL(i), 4)", "one buffer", "all wait"),
     ("bar_init(W_EMPTY(i), 4 * TEAMS)", "bar_init(W_EMPTY(i), 4)", "two teams", "written while"),
@@ -116,10 +131,10 @@ SLIPS = (
     ("bar_init(X_EMPTY(i), 4 * TEAMS)", "bar_init(X_EMPTY(i), 4)", "two teams", ", not |all wait"),
     ("bar_init_done();", "", "one buffer", "not seen by copies"),
     ("BARRIER();\n    if (warp < 4 * TEAMS) {", "if (warp < 4 * TEAMS) {", "one buffer", "no barrier"),
-    ("ALL_SYNC();  // nobody reads buffers any more\n        keep_sums((acc_t *)shared, sums, warp, lane);",
-     "keep_sums((acc_t *)shared, sums, warp, lane);\n        ALL_SYNC();", "two teams", ", not "),
+    ("ALL_SYNC();  // nobody reads buffers any more\n            keep_sums((acc_t *)shared, sums, warp, lane);",
+     "keep_sums((acc_t *)shared, sums, warp, lane);\n            ALL_SYNC();", "two teams", ", not "),
     ("ALL_SYNC();  // nobody", "// nobody", "two teams", "all wait"),
-    ("}\n    BARRIER();\n}", "}\n}", "one set", ", not "),
+    ("if (!STAYS) BARRIER();", "", "one set", ", not "),
     ("CLUSTER_BARRIER();  //", "BARRIER();  //", "shares meet", ", not "),
     ("store_tile(y, bias, z, (SHARED acc_t *)shared, &b);\n#if SC > 1\n    CLUSTER_READ();",
      "#if SC > 1\n    CLUSTER_READ();\n    store_tile(y, bias, z, (SHARED acc_t *)shared, &b);",

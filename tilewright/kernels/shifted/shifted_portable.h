@@ -38,12 +38,11 @@ INLINE void copy_run(SHARED unsigned char *run, const GLOBAL in_t *x, const Bloc
     }
 }
 
-// Fill the tile; each block of a cluster works out all of its shares.
-INLINE void fill_tile(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
-                      const Block *b) {
-    const int warp = THREAD(0) / 32, multiplies = warp < 4 * TEAMS;
-    const Lane me = find_lane(b, warp, THREAD(0) % 32);
-    acc_t sums[SUMS], part[SUMS];
+// Sum up a tile; each block of a cluster works out all of its shares.
+INLINE void sum_up(acc_t sums[SUMS], SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
+                   const Block *b, Lane me) {
+    const int multiplies = THREAD(0) < 128 * TEAMS;
+    acc_t part[SUMS];
     for (int i = 0; i < SUMS; i++) sums[i] = 0;
     for (int share = 0; share < SC; share++) {
         for (int i = 0; i < SUMS; i++) part[i] = 0;
@@ -59,7 +58,23 @@ INLINE void fill_tile(SHARED unsigned char *shared, const GLOBAL in_t *x, const 
         }
         for (int i = 0; i < SUMS; i++) sums[i] += part[i];
     }
-    BARRIER();
-    if (multiplies) keep_sums((SHARED acc_t *)shared, sums, warp, THREAD(0) % 32);
+}
+
+// Make the block's tiles, from registers to y (STAYS), or fill the tile.
+INLINE void make_tiles(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
+                       const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL done_t *y) {
+    const int warp = THREAD(0) / 32, multiplies = warp < 4 * TEAMS;
+    acc_t sums[SUMS];
+    for (EACH_TILE(id)) {
+        const Block b = find_block(id);
+        const Lane me = find_lane(&b, warp, THREAD(0) % 32);
+        sum_up(sums, shared, x, w, &b, me);
+#if STAYS
+        if (multiplies) store_sums(y, bias, z, sums, &b, warp, THREAD(0) % 32);
+#else
+        BARRIER();
+        if (multiplies) keep_sums((SHARED acc_t *)shared, sums, warp, THREAD(0) % 32);
+#endif
+    }
     BARRIER();
 }

@@ -1,7 +1,9 @@
-// From sums to y, in the shifted family, by way of the tile in shared memory.
+// From sums to y, in the shifted family. By way of the tile in shared memory:
 //
 //   keep_sums    a lane's sums into the tile, as they are; sum 4 i + 2 h + e is of channel 8 i + 2 t + e and pixel h
 //   store_tile   finish what the shares of a cluster have summed up, RUN_OUT neighbouring pixels at once, and store it
+// Or without it, where blocks stay for more tiles (STAYS):
+//   store_sums   finish and store a lane's sums, a word at once where its two pixels are one
 
 INLINE void keep_sums(SHARED acc_t *tile, const acc_t sums[SUMS], int warp, int lane) {
     UNROLL for (int i = 0; i < SUMS; i++) {
@@ -49,5 +51,36 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
         UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_OF(before_pool(v[i], bias, k, z, to + i), k);
         UNROLL for (int i = 0; i < RUN_OUT; i++) y[to + i] = out[i];
 #endif
+    }
+}
+
+// The eight lanes that share channels have sixteen neighbouring pixels, or twice eight of tf32: 32 bytes of y at once.
+INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const acc_t sums[SUMS],
+                       const Block *b, int warp, int lane) {
+    const int word = PAIRED && Q % 2 == 0 && Y_VECTOR;  // of both pixels
+    offset_t to[2];
+    int there[2];
+    UNROLL for (int h = 0; h < 2; h++) {
+        const int px = PIXEL_OF(warp, lane, h), image = px / PIXELS, p = px % PIXELS / WIDE, q = px % WIDE;
+        there[h] = image < b->images && p < b->rows && q < b->columns;
+        to[h] = ((offset_t)(b->n0 + image) * K * P + b->p0 + p) * Q + b->q0 + q;
+    }
+    UNROLL for (int i = 0; i < SUMS / 2; i++) {
+        const int row = i / 2 * 8 + lane % 4 * 2 + i % 2, k = b->k0 + row;
+        const offset_t plane = (offset_t)k * (P * Q);
+        acc_t v[2] = {sums[i / 2 * 4 + i % 2], sums[i / 2 * 4 + 2 + i % 2]};
+        done_t out[2];
+        if (K % KB && row >= b->channels) continue;
+#if PAIRED && Y_VECTOR
+        if (word) {
+            if (!there[0]) continue;
+            before_pool_run(2, v, bias, k, 0, z, to[0] + plane);
+            UNROLL for (int h = 0; h < 2; h++) out[h] = DONE_OF(v[h], k);
+            store_run(2, y + to[0] + plane, out);
+            continue;
+        }
+#endif
+        UNROLL for (int h = 0; h < 2; h++)
+            if (there[h]) y[to[h] + plane] = DONE_OF(before_pool(v[h], bias, k, z, to[h] + plane), k);
     }
 }

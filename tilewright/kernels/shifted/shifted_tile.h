@@ -1,8 +1,8 @@
 // Where a block and a lane of the shifted family work, and what lies in shared memory.
 //
 //   0           STAGES filters of W_BYTES, as they are packed             at the end overlaid by the tile of sums,
-//   X_FROM      X_STAGES runs: of IMAGES images CHANNELS planes,          [channel of KB][pixel], TILE_PITCH of f32
-//               PITCH bytes of each
+//   X_FROM      X_STAGES runs: of IMAGES images CHANNELS planes,          [channel of KB][pixel], TILE_PITCH of f32;
+//               PITCH bytes of each                                       not if the block stays (STAYS)
 //   BARS_FROM   barriers
 //
 //   Block find_block   its tile: images from n0 on, rows from p0 on, columns from q0 on, channels from k0 on; its
@@ -26,6 +26,10 @@
 #define W_BYTES (KB * CHUNKS * 16)           // of a tap
 #define IMAGE_BYTES (CHANNELS * PITCH)
 #define SUMS (KB / 2)                        // of a lane
+// The block's tiles: one, or with STAYS one after the other, all of the same channels, since GROUPS(0) is a multiple of
+// K_TILES.
+#define TILES ((N + IMAGES - 1) / IMAGES * P_TILES * Q_TILES * K_TILES)
+#define EACH_TILE(id) int id = GROUP(0); STAYS ? id < TILES : id == GROUP(0); id += STAYS ? GROUPS(0) : 1
 #define FIRST_STEP(share) (STEPS * (share) / SC)
 #define CHANNELS_OF(run) (C % CHANNELS == 0 ? CHANNELS : min(CHANNELS, C - (run) * CHANNELS))
 

@@ -18,40 +18,49 @@
 #define X_FULL(slot) (bars + 8 * (2 * STAGES + (slot)))
 #define X_EMPTY(slot) (bars + 8 * (2 * STAGES + X_STAGES + (slot)))
 #define SENDERS 3  // warps that send planes
+// If there is a buffer for each step, the filters come once for all of the block's tiles.
+#define KEEPS (STAYS && STAGES >= STEPS)
 #define ALL_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory")  // met on two ways through the block
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
 
 // Send the filters of the block's steps, by one thread.
-INLINE void send_filters(unsigned char *shared, const unsigned char *w, const Block *b, shared_t bars) {
+INLINE void send_filters(unsigned char *shared, const unsigned char *w, shared_t bars) {
     int slot = 0, parity = 1;
-    NO_UNROLL for (int step = b->first; step < b->last; step++) {
-        bar_wait(W_EMPTY(slot), parity);
-        bar_expect(W_FULL(slot), S * W_BYTES);
-        copy_bulk(place_of(shared + slot * (S * W_BYTES)), w + W_OF(b, step), S * W_BYTES, W_FULL(slot));
-        NEXT(slot, parity, STAGES);
+    NO_UNROLL for (EACH_TILE(id)) {
+        const Block b = find_block(id);
+        NO_UNROLL for (int step = b.first; step < b.last; step++) {
+            bar_wait(W_EMPTY(slot), parity);
+            bar_expect(W_FULL(slot), S * W_BYTES);
+            copy_bulk(place_of(shared + slot * (S * W_BYTES)), w + W_OF(&b, step), S * W_BYTES, W_FULL(slot));
+            NEXT(slot, parity, STAGES);
+        }
+        if (KEEPS) return;
     }
 }
 
 // Send the planes of the block's runs, X_STAGES ahead, by a warp, number `sender` of SENDERS: a lane sends whole ones.
-INLINE void send_planes(unsigned char *shared, const in_t *x, const Block *b, shared_t bars, int sender, int lane) {
+INLINE void send_planes(unsigned char *shared, const in_t *x, shared_t bars, int sender, int lane) {
     const int c = lane * SENDERS + sender;
-    const Piece piece = find_piece(b, c);
-    const int bytes = piece.count * (int)sizeof(in_t);
-    const shared_t to = place_of(shared + X_FROM) + c * PITCH + piece.at * (int)sizeof(in_t);
     int slot = 0, parity = 1;
-    NO_UNROLL for (int run = b->first / R; run <= (b->last - 1) / R; run++) {
-        const int images = c < CHANNELS_OF(run) ? b->images : 0;
-        const int all = __reduce_add_sync(0xffffffffu, images * bytes);
-        if (lane == 0) {
-            bar_wait(X_EMPTY(slot), parity);
-            bar_expect(X_FULL(slot), all);
+    NO_UNROLL for (EACH_TILE(id)) {
+        const Block b = find_block(id);
+        const Piece piece = find_piece(&b, c);
+        const int bytes = piece.count * (int)sizeof(in_t);
+        const shared_t to = place_of(shared + X_FROM) + c * PITCH + piece.at * (int)sizeof(in_t);
+        NO_UNROLL for (int run = b.first / R; run <= (b.last - 1) / R; run++) {
+            const int images = c < CHANNELS_OF(run) ? b.images : 0;
+            const int all = __reduce_add_sync(0xffffffffu, images * bytes);
+            if (lane == 0) {
+                bar_wait(X_EMPTY(slot), parity);
+                bar_expect(X_FULL(slot), all);
+            }
+            __syncwarp();
+            NO_UNROLL for (int image = 0; image < images; image++)
+                copy_bulk(to + slot * X_BYTES + image * IMAGE_BYTES, x + RUN_OF(&b, image, run) + piece.low, bytes,
+                          X_FULL(slot));
+            __syncwarp();
+            NEXT(slot, parity, X_STAGES);
         }
-        __syncwarp();
-        NO_UNROLL for (int image = 0; image < images; image++)
-            copy_bulk(to + slot * X_BYTES + image * IMAGE_BYTES, x + RUN_OF(b, image, run) + piece.low, bytes,
-                      X_FULL(slot));
-        __syncwarp();
-        NEXT(slot, parity, X_STAGES);
     }
 }
 
@@ -128,31 +137,40 @@ INLINE void multiply_step(acc_t sums[SUMS], unsigned a[SETS][S][4], unsigned cha
     }
 }
 
-INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const Block *b, const Lane *me, shared_t bars) {
+// Where a warp that multiplies is: the next buffers, and which phase of theirs ends next.
+typedef struct {
+    int slot, parity, x_slot, x_parity;
+} Place;
+
+INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const Block *b, const Lane *me, shared_t bars, Place *at) {
     unsigned a[SETS][S][4];
-    int slot = 0, parity = 0, x_slot = 0, x_parity = 0, r = b->first % R, done = -1;
+    int r = b->first % R, done = -1;
     UNROLL for (int i = 0; i < SUMS; i++) sums[i] = 0;
     NO_UNROLL for (int step = b->first; step < b->last; step++) {
-        const int left = CHANNELS_OF(step / R) - me->t * LANE_CHANNELS;
-        const unsigned char *run = shared + X_FROM + x_slot * X_BYTES + me->t * (LANE_CHANNELS * PITCH);
-        if (r == 0 || step == b->first) bar_wait(X_FULL(x_slot), x_parity);
-        bar_wait(W_FULL(slot), parity);
+        const int left = CHANNELS_OF(step / R) - me->t * LANE_CHANNELS, slot = KEEPS ? step : at->slot;
+        const unsigned char *run = shared + X_FROM + at->x_slot * X_BYTES + me->t * (LANE_CHANNELS * PITCH);
+        if (r == 0 || step == b->first) bar_wait(X_FULL(at->x_slot), at->x_parity);
+        bar_wait(W_FULL(slot), at->parity);
         multiply_step(sums, a, shared, run + TAP_BYTES(r, 0), me, bars, r, left, slot, done);
-        done = slot;
-        NEXT(slot, parity, STAGES);
+        if (!KEEPS) {
+            done = slot;
+            NEXT(at->slot, at->parity, STAGES);
+        }
         if (++r == R) {
             r = 0;
             __syncwarp();  // all lanes have read
-            if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(x_slot));
-            NEXT(x_slot, x_parity, X_STAGES);
+            if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(at->x_slot));
+            NEXT(at->x_slot, at->x_parity, X_STAGES);
         }
     }
     WG_WAIT(0);
     wg_done(sums);
+    if (STAYS && !KEEPS && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));
 }
 
-// Fill the tile with the block's share.
-INLINE void fill_tile(unsigned char *shared, const in_t *x, const unsigned char *w, const Block *b) {
+// Make the block's tiles, from registers to y (STAYS), or fill the tile with the block's share.
+INLINE void make_tiles(unsigned char *shared, const in_t *x, const unsigned char *w, const out_t *bias, const out_t *z,
+                       done_t *y) {
     const shared_t bars = place_of(shared + BARS_FROM);
     const int warp = __shfl_sync(0xffffffffu, THREAD(0) / 32, 0), lane = THREAD(0) % 32;
     if (THREAD(0) == 0) {
@@ -165,25 +183,35 @@ INLINE void fill_tile(unsigned char *shared, const in_t *x, const unsigned char 
 #if HANDS_ON
         MORE_REGISTERS(REGS_SUMMING);
 #endif
-        const Lane me = find_lane(b, warp, lane);
-        acc_t sums[SUMS];
-        sum_up(sums, shared, b, &me, bars);
-        ALL_SYNC();  // nobody reads buffers any more
-        keep_sums((acc_t *)shared, sums, warp, lane);
-#if HANDS_ON
+        Place at = {0, 0, 0, 0};
+        NO_UNROLL for (EACH_TILE(id)) {
+            const Block b = find_block(id);
+            const Lane me = find_lane(&b, warp, lane);
+            acc_t sums[SUMS];
+            sum_up(sums, shared, &b, &me, bars, &at);
+#if STAYS
+            store_sums(y, bias, z, sums, &b, warp, lane);
+#else
+            ALL_SYNC();  // nobody reads buffers any more
+            keep_sums((acc_t *)shared, sums, warp, lane);
+#endif
+        }
+#if HANDS_ON && !STAYS
         FEWER_REGISTERS(REGS_ALL);
 #endif
     } else {
 #if HANDS_ON
         FEWER_REGISTERS(REGS_SENDING);
 #endif
-        if (warp > 4 * TEAMS) send_planes(shared, x, b, bars, warp - 4 * TEAMS - 1, lane);
-        else if (lane == 0) send_filters(shared, w, b, bars);
+        if (warp > 4 * TEAMS) send_planes(shared, x, bars, warp - 4 * TEAMS - 1, lane);
+        else if (lane == 0) send_filters(shared, w, bars);
+#if !STAYS
         __syncwarp();
         ALL_SYNC();
 #if HANDS_ON
         MORE_REGISTERS(REGS_ALL);  // not before: they would take those that others wait for
 #endif
+#endif
     }
-    BARRIER();
+    if (!STAYS) BARRIER();
 }

@@ -49,7 +49,7 @@ from tilewright.problem import Problem
 
 MOST_TEAMS = 4
 PRODUCT = 30  # registers besides its sums without which the compiler refuses a product
-SMALLEST = dict(rows=1, ni=1, bn=32, chunks=4, xs=1, stages=2)  # of blocks, but for parts of a row
+SMALLEST = dict(rows=1, ni=1, bn=32, chunks=4, xs=1, stages=2, stay=0)  # of blocks, but for parts of a row
 OF_SHAPE = "rows parts ni"  # parameters that say which outputs a block has
 COPIED = 2  # bytes of a number, as a copy of x to an aligned buffer takes it
 
@@ -105,6 +105,7 @@ class Shifted(Family):
             Param("sc", clusters, "shares of the sum across a cluster, added up from its shared memory"),
             Param("xs", (1, 2, 3, 4), "runs of channels of the input in flight"),
             Param("stages", (2, 3, 4, 5, 6), "steps, a row of the filter each, whose filters are in flight"),
+            Param("stay", (0, 1), "whether blocks stay, and store a tile while the planes of the next one come"),
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
@@ -116,7 +117,7 @@ class Shifted(Family):
         cf, chunks = config.values, config["chunks"]
         tiling, product = tiling_of(problem, cf), tf32_or_plain(problem)
         main = Launch(
-            "shifted", (tiling.tiles * cf["sc"], 1, 1), (shape_of(problem, cf).threads, 1, 1),
+            "shifted", (_blocks(tiling, device, cf), 1, 1), (shape_of(problem, cf).threads, 1, 1),
             operands(NONE), shared_bytes=tiling.shared_bytes, cluster=cf["sc"],
         )  # fmt: skip
         found = Blueprint(
@@ -156,6 +157,13 @@ def _parts(pr: Problem) -> tuple[int, ...]:
     parts = {ceil_div(pr.q, count * TEAM) for count in range(1, MOST_TEAMS + 1)}
     whole = {1} if Shape(pr, 1, pr.q, 1).teams <= MOST_TEAMS else set()
     return tuple(sorted({part for part in parts if part > 1} | whole))
+
+
+def _blocks(tiling: ShiftedTiling, device: Device, cf: Values) -> int:
+    """Blocks of the launch; those that stay have tiles of the same channels."""
+    if not cf["stay"]:
+        return tiling.tiles * cf["sc"]
+    return min(tiling.tiles, device.units * cf["mb"] // tiling.k_tiles * tiling.k_tiles)
 
 
 def _packed_bytes(pr: Problem, tiling: ShiftedTiling, chunks: int) -> int:
@@ -198,12 +206,16 @@ RULES = (
          "more channels of a run than there are"),
     Rule("shares", lambda problem, chunks, sc: sc <= steps(problem, chunks),
          "shares of the sum without steps"),
-    Rule("runs", lambda problem, chunks, xs: xs <= runs(problem, chunks),
+    Rule("runs", lambda problem, chunks, xs, stay: stay or xs <= runs(problem, chunks),
          "more buffers than runs of channels"),
     Rule("stages", lambda problem, chunks, sc, stages: stages <= max(2, ceil_div(steps(problem, chunks), sc)),
          "more buffers than steps of a share"),
+    Rule("stay", lambda problem, device, cf: not cf["stay"] or (
+         cf["sc"] == 1 and _blocks(tiling_of(problem, cf), device, cf) > 0),
+         "blocks that stay, for fewer tiles than the device has at once, or for shares",
+         needs=f"{OF_SHAPE} bn chunks mb sc xs stages stay"),
     shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes,
-                f"{OF_SHAPE} bn chunks mb xs stages"),
+                f"{OF_SHAPE} bn chunks mb xs stages stay"),
 )  # fmt: skip
 
 
@@ -215,7 +227,7 @@ def _defines(pr: Problem, device: Device, tiling: ShiftedTiling, cf: Values, ali
         N=pr.n, ROWS=shape.rows, COLUMNS=shape.columns, IMAGES=shape.images,
         KB=bn, WG_N=bn, WG_EIGHTHS=bn // 8, CHUNKS=cf["chunks"],
         STAGES=cf["stages"], X_STAGES=cf["xs"], SETS=cf["sets"], SC=cf["sc"], CLUSTER=cf["sc"],
-        MIN_BLOCKS=cf["mb"], HANDS_ON=int(hands_on),
+        MIN_BLOCKS=cf["mb"], HANDS_ON=int(hands_on), STAYS=cf["stay"],
         **(handed_on(shape.teams, cf["mb"], device) if hands_on else {}),
         TEAMS=shape.teams, PITCH=shape.pitch, X_FROM=tiling.x_from, X_BYTES=tiling.x_bytes,
         TILE_PIXELS=shape.pixels, TILE_PITCH=tiling.tile_pitch, BARS_FROM=tiling.bars_from,

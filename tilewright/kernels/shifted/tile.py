@@ -168,7 +168,8 @@ def tiling_of(pr: Problem, cf: Values) -> ShiftedTiling:
     x_bytes = shape.images * channels(pr, chunks) * shape.pitch
     tile_pitch = round_up(shape.pixels, 8) + 4  # two channels on, 8 or 24 banks on
     x_from = cf["stages"] * w_bytes
-    bars_from = round_up(max(x_from + cf["xs"] * x_bytes, bn * tile_pitch * 4), BANKS)
+    sums = 0 if cf["stay"] else bn * tile_pitch * 4
+    bars_from = round_up(max(x_from + cf["xs"] * x_bytes, sums), BANKS)
     return ShiftedTiling(
         k_tiles=k_tiles, tiles=shape.places * k_tiles,
         w_bytes=w_bytes, x_bytes=x_bytes, tile_pitch=tile_pitch, x_from=x_from, bars_from=bars_from,

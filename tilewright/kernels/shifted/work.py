@@ -30,6 +30,7 @@ STEP = 9.0  # for a step, besides its products
 ROUNDED = 3.3  # to round it to tf32
 STORED = 6.0  # for a run of outputs
 ADDED = 33.0  # for an output, and each share of it
+OWN = 6.0  # to finish a sum and store it from registers
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
@@ -47,7 +48,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     read = bn * 32 / LINE  # cycles to read the filter's part of a product
     products = share * pr.s * shape.teams * of_step
     x_bytes, w_bytes = patches * float(tiling.x_bytes), share * float(tiling.w_bytes)
-    runs_out = outputs / shape.run_out / sc / of_block  # of a thread
+    own = bn / 2 * OWN if cf["stay"] else bn / 2 * 1.5  # to finish sums, or to write them to the tile
+    runs_out = 0.0 if cf["stay"] else outputs / shape.run_out / sc / of_block  # of a thread
     sending = (SENDING + shape.images * channels(pr, chunks) / SENDERS * SENDING_MORE) * patches / share
     product = POWER * max(EIGHTH * bn / 8, read)
     alone = of_step * (READING + pr.s * product) if cf["sets"] == 1 else 0.0
@@ -59,11 +61,11 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         turn_cycles=max(COPYING / (cf["xs"] * pr.r), LOOP, sending, alone) + waits,
         fma=4.0 * share * pr.s * of_step, shared_loads=loads,
         staging=60.0 + loads * (WORD + (0.0 if paired(pr) else ROUNDED)) + share * STEP,
-        epilogue=40.0 + bn / 2 * 1.5 + runs_out * (STORED + ADDED * sc * shape.run_out),
+        epilogue=40.0 + own + runs_out * (STORED + ADDED * sc * shape.run_out),
         wavefronts=loads * conflicts * warps + 0.6 * (products * read + (x_bytes + w_bytes) / LINE),
         load_bytes=BULK * (x_bytes + w_bytes), store_sectors=outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        fetch=FETCH, gang=sc, tile_bytes=4.0 * outputs,
+        fetch=FETCH, stays=bool(cf["stay"]), gang=sc, tile_bytes=4.0 * outputs,
         useful=pr.z_elements / (outputs * tiling.tiles), register_intensity=0.0,
         block_intensity=2.0 * outputs * pr.r * pr.s * channels(pr, chunks) * patches / (x_bytes + w_bytes),
         tensor_cycles=products * product,
