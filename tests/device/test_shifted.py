@@ -57,7 +57,8 @@ LAYERS = (
     ("n1c40h4w24k33r3s2p1x0u2d1x6-f16", dict(rows=2)),  # one of them under no tap
     ("n1c24h16w16k130r3s3p1-f16+bias", dict(rows=16, bn=128, sets=1, stages=3)),
     ("n2c20h70w8k33r3s3p1-f16+bias+relu", dict(stay=1)),  # several tiles of a block
-    ("n3c40h45w9k40r3s3p1u1x2-bf16+add", dict(stay=1, xs=2, stages=6)),  # a buffer for each step, columns past the last
+    # A buffer for each step, columns past the last.
+    ("n3c40h45w9k40r3s3p1u1x2-bf16+add", dict(stay=1, xs=2, stages=6)),
     ("n1c36h70w8k33r3s3p1-tf32+bias+add", dict(stay=1, stages=3)),
     ("n71c20h7w14k40r3s3p1u2-f16+silu", dict(rows=4, ni=1, stay=1)),
     ("n2c24h70w130k40r1s3p0x1-f16", dict(parts=3, stay=1)),

@@ -105,7 +105,7 @@ class Shifted(Family):
             Param("sc", clusters, "shares of the sum across a cluster, added up from its shared memory"),
             Param("xs", (1, 2, 3, 4), "runs of channels of the input in flight"),
             Param("stages", (2, 3, 4, 5, 6), "steps, a row of the filter each, whose filters are in flight"),
-            Param("stay", (0, 1), "whether blocks stay, and store a tile while the planes of the next one come"),
+            Param("stay", (0, 1), "whether sums go from registers to y, and blocks stay for more tiles"),
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
@@ -212,7 +212,7 @@ RULES = (
          "more buffers than steps of a share"),
     Rule("stay", lambda problem, device, cf: not cf["stay"] or (
          cf["sc"] == 1 and _blocks(tiling_of(problem, cf), device, cf) > 0),
-         "blocks that stay, for fewer tiles than the device has at once, or for shares",
+         "shares of sums that go to y, or more tiles of channels than the device has blocks at once",
          needs=f"{OF_SHAPE} bn chunks mb sc xs stages stay"),
     shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes,
                 f"{OF_SHAPE} bn chunks mb xs stages stay"),
