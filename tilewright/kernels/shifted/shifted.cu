@@ -20,9 +20,9 @@
 //             warps 1 .. 3      send planes, X_STAGES runs ahead (xs): one bulk copy each
 //
 // The sum may be split SC ways across a cluster (sc): each block then finishes some channels of the tile, whose sums it
-// reads from the shared memory of all. Or blocks stay for more tiles (STAYS, stay): a tile goes from registers to y, while
-// the planes of the next one come. Where sums need more registers than all threads can have, those who send hand theirs
-// on (HANDS_ON).
+// reads from the shared memory of all. Or sums go from registers to y (STAYS, stay), and blocks stay for more tiles,
+// whose planes come meanwhile. Where sums need more registers than all threads can have, those who send hand theirs on
+// (HANDS_ON).
 // Example: n16c64h56w56k128r3s3p1u2 in f16, ROWS = 4, KB = 128: 7 x 16 blocks of 112 pixels by two teams; one run of 64
 // planes, 9 rows of 56 pixels each, and 3 steps of 3 filters of 16 KB.
 
