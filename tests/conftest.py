@@ -76,9 +76,9 @@ def cpu() -> Iterator[Runtime]:
         pytest.skip(str(error))
     if found.device.backend != "opencl":
         pytest.skip("no OpenCL here")
-    before = found.quick
+    before = found.programs.quick
     yield found
-    after, found.quick = found.quick, before
+    after, found.programs.quick = found.programs.quick, before
     assert after == before, "a program of this test needs the header: begin it with PRELUDE"
 
 

@@ -29,7 +29,7 @@ from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Runtime
-from tilewright.runtime.opencl import OPTIONS
+from tilewright.runtime.opencl_programs import OPTIONS
 from tilewright.search.ranking import rank
 from tilewright.search.space import Space
 
@@ -201,7 +201,7 @@ def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         yield open_runtime("cuda")
         return
     found: Runtime = request.getfixturevalue("cpu")
-    monkeypatch.setattr("tilewright.runtime.opencl.OPTIONS", EMULATED)
+    monkeypatch.setattr("tilewright.runtime.opencl_programs.OPTIONS", EMULATED)
     before = found.device
     found.device = replace(before, **FACTS)
     monkeypatch.setattr(Device, "orders_blocks", True)  # they are a CPU's cores

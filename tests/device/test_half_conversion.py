@@ -12,8 +12,9 @@ from tilewright.kernels.family import Blueprint, Config
 from tilewright.kernels.source import full_source
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
-from tilewright.runtime import opencl
-from tilewright.runtime.opencl import OPTIONS, OpenclRuntime
+from tilewright.runtime import opencl_programs
+from tilewright.runtime.opencl import OpenclRuntime
+from tilewright.runtime.opencl_programs import OPTIONS
 from tilewright.runtime.opencl_vectors import PRELUDE
 from tilewright.search.ranking import rank
 
@@ -43,7 +44,7 @@ def _floats() -> np.ndarray:
 def test_as_numpy_does(by_hand: bool, cpu: OpenclRuntime) -> None:
     defines = dict(DTYPE=1, VECTOR=1)
     source = full_source(Blueprint(TEXT, tuple(defines.items()), launches=(), workspace=(), packed_bytes=0))
-    program = cpu._program("#undef __F16C__\n" * by_hand + PRELUDE + source, OPTIONS)
+    program = cpu.programs.of("#undef __F16C__\n" * by_hand + PRELUDE + source, OPTIONS)
     cl, halves, floats = cpu.cl, np.arange(COUNT, dtype=np.uint16), _floats()
     given = [cl.Buffer(cpu._context, cl.mem_flags.COPY_HOST_PTR, hostbuf=array) for array in (halves, floats)]
     made = [cl.Buffer(cpu._context, 0, size=COUNT * size) for size in (4, 2)]
@@ -61,7 +62,7 @@ def test_as_numpy_does(by_hand: bool, cpu: OpenclRuntime) -> None:
 def test_every_f8(name: str, flushed: bool, cpu: OpenclRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     """On devices too that take a denormal f32 for 0, as OpenCL lets them."""
     if flushed:
-        monkeypatch.setattr(opencl, "OPTIONS", (*OPTIONS, "-cl-denorms-are-zero"))
+        monkeypatch.setattr(opencl_programs, "OPTIONS", (*OPTIONS, "-cl-denorms-are-zero"))
     problem, f8 = Problem.parse("n1c1h8w32k1r1s1-f8"), numpy_dtype("f8")
     kind = family_of(name)
     config = rank(problem, cpu.device, kind, 1)[0][0] if kind.tunable else Config.make(name, {"v": 1})

@@ -12,17 +12,18 @@ from tilewright.kernels import family_of
 from tilewright.kernels.source import kernel_files
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
-from tilewright.runtime.opencl import OPTIONS, OpenclRuntime
+from tilewright.runtime.opencl import OpenclRuntime
+from tilewright.runtime.opencl_programs import OPTIONS
 from tilewright.search.ranking import rank
 
 
 @pytest.fixture
 def runtime(cpu: Runtime) -> Iterator[OpenclRuntime]:
     assert isinstance(cpu, OpenclRuntime)
-    if not cpu.quick:
+    if not cpu.programs.quick:
         pytest.skip("no PoCL")
     yield cpu
-    cpu.quick = True  # others use it, too
+    cpu.programs.quick = True  # others use it, too
 
 
 @pytest.mark.parametrize("kind", ["f32+silu", "f16", "f8", "i8+requant"])
@@ -31,19 +32,19 @@ def test_ours_need_no_header(runtime: OpenclRuntime, kind: str) -> None:
     config, _ = rank(problem, runtime.device, family_of("direct"), 1)[0]
     for program in family_of("direct").blueprint(problem, runtime.device, config).programs:
         runtime.load(runtime.compile(program))
-    assert runtime.quick
+    assert runtime.programs.quick
 
 
 def test_others_are_built_with_it(runtime: OpenclRuntime) -> None:
     source = "__kernel void one(__global float *y) { y[0] = sinpi(y[0]); }"
-    assert [kernel.function_name for kernel in runtime._program(source, OPTIONS).all_kernels()] == ["one"]
-    assert not runtime.quick
+    assert [kernel.function_name for kernel in runtime.programs.of(source, OPTIONS).all_kernels()] == ["one"]
+    assert not runtime.programs.quick
 
 
 def test_a_fault_of_a_kernel_is_still_told(runtime: OpenclRuntime) -> None:
     with pytest.raises(CompileError, match="undeclared"):
-        runtime._program("__kernel void one(__global float *y) { y[0] = nowhere; }", OPTIONS)
-    assert runtime.quick
+        runtime.programs.of("__kernel void one(__global float *y) { y[0] = nowhere; }", OPTIONS)
+    assert runtime.programs.quick
 
 
 def test_hot_code_hands_vectors_on_by_their_address() -> None:

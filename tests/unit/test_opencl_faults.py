@@ -25,6 +25,7 @@ from tilewright.problem import Problem
 from tilewright.runtime import opencl, opencl_cache, opencl_driver, opencl_facts, opening
 from tilewright.runtime.base import Built, Memory, Resources
 from tilewright.runtime.opencl_facts import facts
+from tilewright.runtime.opencl_programs import Programs
 from tilewright.runtime.pending import Pending
 from tilewright.search import model
 from tilewright.search.space import sample
@@ -60,6 +61,8 @@ def broken(error: Exception, unified: bool = False) -> Any:
     made._in_place = flags.USE_HOST_PTR
     made._context, made._pending, made._events, made._lock = None, Pending(), [], threading.Lock()
     made.device, made.unified = SimpleNamespace(name="a device"), unified
+    made.programs = object.__new__(Programs)
+    made.programs.cl, made.programs._context, made.programs._name = made.cl, None, "a device"
     return made
 
 
@@ -184,15 +187,16 @@ def test_a_program_without_its_kernels(removed: bool, monkeypatch: pytest.Monkey
             return [b"poclbin\0AB/CDE" + b"P" * 40]
 
     its.cl.Program, its.cl.program_info = Program, SimpleNamespace(BINARIES=1)
-    its._pocl = its._links = True
+    programs = its.programs
+    programs._pocl = programs._links = True
     monkeypatch.setattr(opencl_cache, "ready", lambda: None)
     monkeypatch.setattr(opencl_cache, "drop", lambda binary: removed)
     if removed:
-        assert its._built("source", ()) is built[1]
+        assert programs._built("source", ()) is built[1]
     else:
         with pytest.raises(CompileError, match="no kernels.*run tilewright cache clear"):
-            its._built("source", ())
-    its._program = lambda source, options: Program(None, source)
+            programs._built("source", ())
+    programs.of = lambda source, options: Program(None, source)
     with pytest.raises(CompileError, match="program lacks y; .*run tilewright cache clear"):
         its.load(Built("key", b"source", {"x": Resources(), "y": Resources()}, 0.0))
     assert its.load(Built("key", b"source", {}, 0.0)).kernels.keys() == {"x"}
@@ -210,7 +214,7 @@ def test_threads_make_kernels_one_at_a_time() -> None:
             inside.pop()
             return [SimpleNamespace(function_name="x")]
 
-    its._links, its._program = True, lambda source, options: Program()
+    its.programs._links, its.programs.of = True, lambda source, options: Program()
     with ThreadPoolExecutor(4) as pool:
         loaded = list(pool.map(lambda _: its.load(Built("key", b"source", {}, 0.0)), range(8)))
     assert most == [1] * 8 and all(one.kernels.keys() == {"x"} for one in loaded)

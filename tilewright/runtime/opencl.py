@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 from weakref import ref
 
 import numpy as np
 
-from tilewright.errors import CompileError, DeviceError, OutOfMemory, RunError, first_error
+from tilewright.errors import DeviceError, OutOfMemory
 from tilewright.kernels.blueprint import CONSTANT, ZERO, Blueprint, Launch
 from tilewright.kernels.source import full_source
-from tilewright.runtime import cache, cache_folder, forked, opencl_cache, opencl_linker, rates
-from tilewright.runtime.base import Array, Blocking, Bound, Built, Loaded, Memory, Resources, Run, Step
+from tilewright.runtime import cache, forked, rates
+from tilewright.runtime.base import Array, Blocking, Bound, Built, Loaded, Memory, Run, Step
 from tilewright.runtime.flusher import Flusher
-from tilewright.runtime.opencl_builtins import quick
-from tilewright.runtime.opencl_driver import devices, import_opencl, make_kernels, told
+from tilewright.runtime.opencl_driver import devices, import_opencl, make_kernels
 from tilewright.runtime.opencl_errors import in_our_words, in_words
-from tilewright.runtime.opencl_facts import facts, is_pocl
+from tilewright.runtime.opencl_facts import facts
+from tilewright.runtime.opencl_programs import Programs
 from tilewright.runtime.opencl_vectors import PRELUDE
 from tilewright.runtime.pending import Pending, settle
 
-OPTIONS = ("-cl-std=CL1.2", "-w")  # strict f32: never -cl-fast-relaxed-math
 # On CPUs whose last-level cache is in slices OpenCL reports one of them: flush enough to cover all.
 LEAST_FLUSH_BYTES = 128 << 20
-_KEPT = 32  # programs that need not be built again: even from its cache PoCL takes 0.1 s for one
 _ALIGN = 128
-_DAMAGED = "PoCL's cache is damaged: run tilewright cache clear"
 
 
 class OpenclRuntime:
     """One OpenCL device and one in-order queue."""
 
     note = ""
-    _named: tuple[str, ...] = ()  # options by which PoCL's own cache tells what else its compiler was told
 
     def __init__(self, index: int = 0, cpu: bool = False) -> None:
         """Open the device ``index``, or with ``cpu`` the first CPU."""
@@ -56,17 +50,9 @@ class OpenclRuntime:
         self._queue = self.cl.CommandQueue(self._context, properties=profiling)
         self._enqueue = self.cl.enqueue_nd_range_kernel
         self._events: list[Any] = []  # of the run that is being timed
-        self._program = lru_cache(maxsize=_KEPT)(self._build_program)
-        self._pocl = is_pocl(self._device)
-        self._links, self._since_ns = not self._pocl or opencl_linker.require(), time.time_ns()
-        self._refused: dict[str, int] = {}  # programs that could not be linked, and when each was asked for
-        self.quick = self._pocl  # until one needs the header
-        beside = told() if self._pocl else ""
-        said = (self._device.platform.version, self._device.driver_version, beside)
-        self.compiler = " ".join(filter(None, said))
-        if beside:
-            self._named = (f"-DTOLD={hashlib.sha256(beside.encode()).hexdigest()}",)
         self.device = rates.calibrated(facts(self._device, index, self.unified))
+        self.programs = Programs(self.cl, self._context, self._device, self.device.name)
+        self.compiler = self.programs.compiler
         self.array_bytes = int(self._device.max_mem_alloc_size)
         self._pending = Pending()
         self._lock = threading.Lock()  # of what is pending, all was enqueued
@@ -82,73 +68,16 @@ class OpenclRuntime:
         """Always 0: there is only the runtime's own queue."""
         return 0
 
-    @property
-    def _options(self) -> tuple[str, ...]:
-        return (*OPTIONS, *self._named)
-
     def compile(self, blueprint: Blueprint, spills: bool = False) -> Built:
         """Check that the source builds; the driver's own cache keeps the machine code."""
         source = PRELUDE + full_source(blueprint)
-        key = cache.key_of(source, self._options, self.compiler, self.device.arch)
-        return cache.compiled(key, lambda: self._build(key, source))
-
-    def _build(self, key: str, source: str) -> Built:
-        start = time.perf_counter()
-        program = self._program(source, self._options)
-        names = list(make_kernels(program))
-        most = int(self._device.max_work_group_size)
-        resources = {name: Resources(max_threads=most) for name in names}
-        return Built(key, source.encode(), resources, time.perf_counter() - start)
-
-    def _build_program(self, source: str, options: tuple[str, ...]) -> Any:
-        if self.quick:
-            with suppress(self.cl.Error):
-                return self._built(*quick(source, options))
-        try:
-            program = self._built(source, options)
-        except self.cl.Error as error:
-            said = f"{first_error(str(error))}{cache_folder.no_room()}"
-            raise CompileError(f"{self.device.name}: {said}") from error
-        self.quick = False
-        return program
-
-    def _built(self, source: str, options: tuple[str, ...]) -> Any:
-        """Build; if the program lacks its kernels, a file in PoCL's cache is damaged: drop it and retry."""
-        for _ in range(2):
-            if self._pocl:
-                opencl_cache.ready()
-            program = self.cl.Program(self._context, source).build(options=list(options))
-            if not self._pocl or make_kernels(program):
-                return program
-            if not opencl_cache.drop(program.get_info(self.cl.program_info.BINARIES)[0]):
-                break
-        raise CompileError(f"{self.device.name}: a compiled program has no kernels; {_DAMAGED}")
+        key = cache.key_of(source, self.programs.options, self.compiler, self.device.arch)
+        return cache.compiled(key, lambda: self.programs.build(key, source))
 
     @in_our_words
     def load(self, built: Built) -> Loaded:
         """Build for the device, unless ``compile`` just did; quick if it is in the driver's cache."""
-        program = self._program(built.binary.decode(), self._options)
-        self._see_linked()
-        kernels = make_kernels(program)
-        if missing := ", ".join(sorted(built.resources.keys() - kernels)):
-            raise CompileError(f"{self.device.name}: a compiled program lacks {missing}; {_DAMAGED}")
-        return Loaded(program, kernels)
-
-    def _see_linked(self) -> None:
-        """Make sure that PoCL has linked or can link what was built since the last call.
-
-        Raises:
-            RunError: it cannot; other programs can still be used.
-        """
-        if self._links or opencl_cache.unlinked(self._since_ns).items() <= self._refused.items():
-            return
-        try:
-            opencl_linker.link()
-        except RunError:
-            self._program.cache_clear()  # who asks for it again is told again
-            self._refused = opencl_cache.unlinked(self._since_ns)  # the trial's own among them
-            raise
-        self._links = True
+        return self.programs.load(built)
 
     def alloc(self, nbytes: int) -> Memory:
         """Allocate; on a CPU in a NumPy array with 128-byte alignment."""

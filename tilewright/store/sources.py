@@ -34,7 +34,9 @@ from tilewright.search.space import legal_config
 RUN = ("kernels.blueprint", "kernels.source", "plans.plan", "runtime.base")
 RUN_ON = {
     "cuda": ("kernels.tensor_map", "runtime.cuda", "runtime.nvrtc", "runtime.tensor_map"),
-    "opencl": tuple(f"runtime.opencl{name}" for name in ("", "_builtins", "_driver", "_vectors")),
+    "opencl": tuple(
+        f"runtime.opencl{name}" for name in ("", "_builtins", "_driver", "_programs", "_vectors")
+    ),
 }
 _PACKAGE = Path(__file__).parents[1]
 
