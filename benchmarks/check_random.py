@@ -17,9 +17,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -69,7 +68,8 @@ def layers(rng: random.Random, cpu: bool) -> Iterator[Problem]:
         for letter in "nchwkrsuvdeg":
             v.setdefault(letter, v[AS[letter]] if letter in AS else 1)
         halves = v["d"] * (v["r"] // 2), v["e"] * (v["s"] // 2)
-        pads = "x".join(str(rng.choice((0, 1, half, half, half))) for half in halves)
+        beside = [((half, half),) * 3 + ((0, 0), (1, 1), (0, 1), (half + 3, half)) for half in halves]
+        pads = ".".join(str(pad) for pairs in beside for pad in rng.choice(pairs))  # top, bottom, left, right
         dtype, wanted = rng.choice(DTYPES), rng.random() < 0.5
         steps = [rng.choice(words) for words in STEPS if wanted and rng.random() < 0.5]
         if dtype in ("i8", "q8"):
@@ -85,7 +85,7 @@ def layers(rng: random.Random, cpu: bool) -> Iterator[Problem]:
             yield problem
 
 
-def check(where: str, seed: int, end: float, tell: Any) -> None:
+def check(where: str, seed: int, end: float, tell: Callable[..., object]) -> None:
     """Verify until ``end``; tell of each config before and after."""
     runtime, rng, counts = open_runtime(where), random.Random(seed), Counter[str]()
     for problem in layers(rng, runtime.unified):

@@ -57,7 +57,6 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
 // The eight lanes that share channels have sixteen neighbouring pixels, or twice eight of tf32: 32 bytes of y at once.
 INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const acc_t sums[SUMS],
                        const Block *b, int warp, int lane) {
-    const int word = PAIRED && Q % 2 == 0 && Y_VECTOR;  // of both pixels
     offset_t to[2];
     int there[2];
     UNROLL for (int h = 0; h < 2; h++) {
@@ -69,18 +68,16 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
         const int row = i / 2 * 8 + lane % 4 * 2 + i % 2, k = b->k0 + row;
         const offset_t plane = (offset_t)k * (P * Q);
         acc_t v[2] = {sums[i / 2 * 4 + i % 2], sums[i / 2 * 4 + 2 + i % 2]};
-        done_t out[2];
         if (K % KB && row >= b->channels) continue;
-#if PAIRED && Y_VECTOR
-        if (word) {
-            if (!there[0]) continue;
-            before_pool_run(2, v, bias, k, 0, z, to[0] + plane);
-            UNROLL for (int h = 0; h < 2; h++) out[h] = DONE_OF(v[h], k);
-            store_run(2, y + to[0] + plane, out);
-            continue;
-        }
-#endif
+#if PAIRED && Q % 2 == 0 && Y_VECTOR  // a word has both pixels
+        if (!there[0]) continue;
+        done_t out[2];
+        before_pool_run(2, v, bias, k, 0, z, to[0] + plane);
+        UNROLL for (int h = 0; h < 2; h++) out[h] = DONE_OF(v[h], k);
+        store_run(2, y + to[0] + plane, out);
+#else
         UNROLL for (int h = 0; h < 2; h++)
             if (there[h]) y[to[h] + plane] = DONE_OF(before_pool(v[h], bias, k, z, to[h] + plane), k);
+#endif
     }
 }

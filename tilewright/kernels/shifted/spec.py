@@ -29,13 +29,16 @@ from tilewright.kernels.shifted.tile import (
     TEAM,
     Shape,
     ShiftedTiling,
+    blocks,
     channels,
     columns,
+    k_tiles,
     registers,
     registers_to_store,
     runs,
     shape_of,
     steps,
+    tiles,
     tiling_of,
 )
 from tilewright.kernels.shifted.work import work_of
@@ -117,7 +120,7 @@ class Shifted(Family):
         cf, chunks = config.values, config["chunks"]
         tiling, product = tiling_of(problem, cf), tf32_or_plain(problem)
         main = Launch(
-            "shifted", (_blocks(problem, device, cf), 1, 1), (shape_of(problem, cf).threads, 1, 1),
+            "shifted", (blocks(problem, device, cf), 1, 1), (shape_of(problem, cf).threads, 1, 1),
             operands(NONE), shared_bytes=tiling.shared_bytes, cluster=cf["sc"],
         )  # fmt: skip
         found = Blueprint(
@@ -159,19 +162,10 @@ def _parts(pr: Problem) -> tuple[int, ...]:
     return tuple(sorted({part for part in parts if part > 1} | whole))
 
 
-def _blocks(pr: Problem, device: Device, cf: Values) -> int:
-    """Blocks of the launch; of those that stay each has tiles of the same channels."""
-    k_tiles = ceil_div(pr.k, cf["bn"])
-    tiles = shape_of(pr, cf).places * k_tiles
-    return min(tiles, device.units * cf["mb"] // k_tiles * k_tiles) if cf["stay"] else tiles * cf["sc"]
-
-
 def _runs_of_block(pr: Problem, device: Device, cf: Values) -> int:
     """Runs that a block is sent, one after the other: of all its tiles."""
-    if not cf["stay"]:
-        return runs(pr, cf["chunks"])
-    tiles = shape_of(pr, cf).places * ceil_div(pr.k, cf["bn"])
-    return runs(pr, cf["chunks"]) * ceil_div(tiles, max(1, _blocks(pr, device, cf)))
+    of_block = ceil_div(tiles(pr, cf), max(1, blocks(pr, device, cf))) if cf["stay"] else 1
+    return runs(pr, cf["chunks"]) * of_block
 
 
 def _packed_bytes(pr: Problem, tiling: ShiftedTiling, chunks: int) -> int:
@@ -218,9 +212,10 @@ RULES = (
          "more buffers than runs of channels", needs=f"{OF_SHAPE} bn chunks mb xs sc stay"),
     Rule("stages", lambda problem, chunks, sc, stages: stages <= max(2, ceil_div(steps(problem, chunks), sc)),
          "more buffers than steps of a share"),
-    Rule("stay", lambda problem, device, bn, mb, sc, stay:
-         not stay or (sc == 1 and ceil_div(problem.k, bn) <= device.units * mb),
-         "shares of sums that go to y, or more tiles of channels than the device has blocks at once"),
+    Rule("stay", lambda problem, device, cf:
+         not cf["stay"] or (cf["sc"] == 1 and k_tiles(problem, cf) <= device.units * cf["mb"]),
+         "shares of sums that go to y, or more tiles of channels than the device has blocks at once",
+         needs="bn mb sc stay"),
     shared_rule(lambda problem, cf: tiling_of(problem, cf).shared_bytes,
                 f"{OF_SHAPE} bn chunks mb xs stages stay"),
 )  # fmt: skip

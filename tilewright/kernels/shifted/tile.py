@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from tilewright.arithmetic import ceil_div, round_up
+from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.products import in_chunk
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -131,6 +132,24 @@ def shape_of(pr: Problem, cf: Values) -> Shape:
     return Shape(pr, cf["rows"], columns(pr, cf["parts"]), cf["ni"])
 
 
+def k_tiles(pr: Problem, cf: Values) -> int:
+    """Tiles of the output channels (K_TILES)."""
+    return ceil_div(pr.k, cf["bn"])
+
+
+def tiles(pr: Problem, cf: Values) -> int:
+    """All tiles of outputs (TILES)."""
+    return shape_of(pr, cf).places * k_tiles(pr, cf)
+
+
+def blocks(pr: Problem, device: Device, cf: Values) -> int:
+    """Blocks of the launch; of those that stay each has tiles of the same channels."""
+    if not cf["stay"]:
+        return tiles(pr, cf) * cf["sc"]
+    of_channels = k_tiles(pr, cf)
+    return min(tiles(pr, cf), device.units * cf["mb"] // of_channels * of_channels)
+
+
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers of a thread that multiplies."""
     beside = MARGIN + 2 * pr.s + (0 if paired(pr) else APART)
@@ -163,7 +182,6 @@ class ShiftedTiling:
 def tiling_of(pr: Problem, cf: Values) -> ShiftedTiling:
     """Return the tiling of a config."""
     shape, bn, chunks = shape_of(pr, cf), cf["bn"], cf["chunks"]
-    k_tiles = ceil_div(pr.k, bn)
     w_bytes = bn * PIECE * chunks * pr.s
     x_bytes = shape.images * channels(pr, chunks) * shape.pitch
     tile_pitch = round_up(shape.pixels, 8) + 4  # two channels on, 8 or 24 banks on
@@ -171,7 +189,7 @@ def tiling_of(pr: Problem, cf: Values) -> ShiftedTiling:
     sums = 0 if cf["stay"] else bn * tile_pitch * 4
     bars_from = round_up(max(x_from + cf["xs"] * x_bytes, sums), BANKS)
     return ShiftedTiling(
-        k_tiles=k_tiles, tiles=shape.places * k_tiles,
+        k_tiles=k_tiles(pr, cf), tiles=tiles(pr, cf),
         w_bytes=w_bytes, x_bytes=x_bytes, tile_pitch=tile_pitch, x_from=x_from, bars_from=bars_from,
         shared_bytes=bars_from + BARRIERS * (cf["stages"] + cf["xs"]) + ALIGNMENT,
     )  # fmt: skip
