@@ -26,7 +26,7 @@ __all__ = ["runtime"]  # a fixture
 
 KIND = family_of("shifted")
 H100 = for_architecture("sm_90")
-BASE = dict(rows=1, parts=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2, stay=0)
+BASE = dict(rows=1, parts=1, ni=1, across=0, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2, stay=0)
 LAYERS = (
     ("n2c72h10w12k40r3s3p1-f16+bias+add0.5+relu", dict(rows=4)),  # the last tile has fewer rows
     ("n1c136h9w8k70r3s3p1-bf16", dict(rows=9, bn=64, chunks=8, xs=2, stages=3)),  # channels past the last
@@ -62,6 +62,13 @@ LAYERS = (
     ("n1c36h70w8k33r3s3p1-tf32+bias+add", dict(stay=1, stages=3)),
     ("n71c20h7w14k40r3s3p1u2-f16+silu", dict(rows=4, ni=1, stay=1)),
     ("n2c24h70w130k40r1s3p0x1-f16", dict(parts=3, stay=1)),
+    ("n3c40h9w8k33r3s3p1-f16+bias+add", dict(rows=8, across=1)),  # runs of 64 pixels in images of 72
+    ("n5c24h5w7k40r3s3p1-bf16+relu", dict(rows=5, across=1, stages=3)),  # in images of 40: three of them
+    ("n3c36h9w7k33r3s3p1-tf32+bias", dict(rows=9, across=1, sc=2)),
+    ("n7c20h5w3k40r3s3p1u1x2-tf32+add", dict(rows=5, ni=5, across=1, stay=1)),
+    ("n2c40h12w19k70r3s3p1-f16+silu", dict(rows=9, across=1, bn=64, chunks=8)),
+    ("n33c24h12w13k40r5s3p4x0u2x1d2x1-f16", dict(rows=5, across=1, stay=1, stages=3)),
+    ("n4c40h12w12k64r3s3p1u2-bf16+bias", dict(rows=6, ni=1, across=1)),  # rows of 6 outputs
 )
 
 

@@ -22,12 +22,14 @@ static acc_t right_sum(int n, int k, int px) {
     }
     return sum;
 }
-static bool within(int at, int first, int count) { return at >= first && at < first + count; }
 static bool made(int n, int k, int px) {
     for (int id = first_block; id < TILES * SC; id += GRID) {
         const Block b = find_block(id);
-        if (within(n, b.n0, b.images) && within(k, b.k0, b.channels) && within(px / Q, b.p0, b.rows) &&
-            within(px % Q, b.q0, b.columns)) return true;
+        if (k < b.k0 || k >= b.k0 + b.channels) continue;
+        for (int i = 0; i < TILE_PIXELS; i++) {
+            const Pixel one = find_pixel(&b, i);
+            if (one.there && b.n0 + one.image == n && one.to == px) return true;
+        }
     }
     return false;
 }

@@ -24,7 +24,7 @@ SHIFTED = family_of("shifted")
 H100 = for_architecture("sm_90")
 # Copies at once, after a while or last; products the same; who arrives lingers or not: each of these once.
 SEEDS = 18
-BASE = dict(rows=1, parts=1, ni=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2, stay=0)
+BASE = dict(rows=1, parts=1, ni=1, across=0, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2, stay=0)
 
 # More runs than buffers for them, or, of the last and of shares in tf32, one that nothing was in before.
 CASES: dict[str, tuple[str, dict[str, int]]] = {
@@ -57,6 +57,9 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "several tiles, registers handed on": (
         "n9c24h96w8k161r1s3p0x1-f16", dict(rows=3, bn=192, mb=2, sets=1, stay=1)),
     "several tiles, tf32": ("n3c33h50w8k33r3s3p1u1-tf32+bias", dict(stay=1, xs=2, stages=3)),
+    "across images": ("n3c40h5w7k33r3s3p1-f16+bias", dict(rows=5, across=1, xs=2)),
+    "across images, tf32": ("n5c20h5w3k33r3s3p1u1x1-tf32", dict(rows=5, ni=4, across=1)),
+    "across images, several tiles": ("n33c40h9w7k32r3s3p1-bf16+add", dict(rows=8, across=1, stay=1, xs=2)),
     "a buffer for each run": ("n1c65h4w8k32r3s3p1-f16", dict(rows=2, xs=3, stages=6)),
 }
 
@@ -75,11 +78,13 @@ SLIPS = (
     ("bar_wait(X_EMPTY(slot), parity);", "bar_wait(X_EMPTY(slot), !parity);", "one set", "all wait"),
     ("NEXT(slot, parity, X_STAGES);", "if (++slot == X_STAGES) slot = 0;", "one set",
      ", not |arrivals|all wait"),
-    ("__reduce_add_sync(0xffffffffu, images * bytes);", "images * bytes;", "images", ", not |all wait"),
+    ("__reduce_add_sync(0xffffffffu, numbers)", "numbers", "images", ", not |all wait"),
     ("c < CHANNELS_OF(run) ?", "c < CHANNELS ?", "one buffer", "a copy of|all wait"),
-    ("}\n            __syncwarp();\n            NO_UNROLL", "}\n            NO_UNROLL", "one buffer",
+    ("}\n            __syncwarp();\n            UNROLL", "}\n            UNROLL", "one buffer",
      ", not |all wait"),
     (" + piece.at * (int)sizeof(in_t)", "", "planes that begin anywhere", ", not "),
+    ("find_piece(&b, i, c)", "find_piece(&b, 0, c)", "across images", ", not |all wait|a copy of"),
+    ("pieces[image % PIECES].count", "pieces[0].count", "across images", ", not |all wait"),
     ("run <= (b.last - 1) / R", "run < b.last / R", "shares meet", "all wait"),
     ("int run = b.first / R;", "int run = (b.first + R - 1) / R;", "shares meet", "all wait|, not "),
     # who multiplies

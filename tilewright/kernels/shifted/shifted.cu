@@ -12,8 +12,9 @@
 //   ...                                                      columns: KB output channels
 //
 // The tile is ROWS whole rows of y (rows), or IMAGES whole images (ni), or COLUMNS of a row (parts), of KB channels
-// (bn). What lies outside of the image is no part of a plane: a lane knows which rows and columns of the filter see
-// each of its pixels.
+// (bn). Where those do not fill the 64 pixels of each warpgroup, it may go on across the ends of rows and images until
+// they are full (ACROSS, across). What lies outside of the image is no part of a plane: a lane knows which rows and
+// columns of the filter see each of its pixels.
 //
 //   warpgroups 0 .. TEAMS - 1   multiply, 64 pixels each
 //   last one, warp 0            sends filters, STAGES steps ahead (stages)

@@ -19,8 +19,8 @@ INLINE void multiply_tap(acc_t *sums, const SHARED unsigned char *rows, const SH
             const int at = row * (CHUNKS * 16) + c * (int)sizeof(in_t);
             const acc_t w = number_at(rows + (at ^ (at >> 7 & (CHUNKS - 1)) << 4));  // swizzled (hopper.h)
             for (int h = 0; h < 2; h++) {
-                const int number = me.place[h] + LEAD(b, c);
-                const SHARED unsigned char *one = from + me.image[h] * IMAGE_BYTES + number * (int)sizeof(in_t);
+                const int number = me.place[h] + LEAD(b, me.image[h], c);
+                const SHARED unsigned char *one = from + IMAGE_AT(b, me.image[h]) + number * (int)sizeof(in_t);
                 sums[i / 2 * 4 + i % 2 + h * 2] += (SEES(me, h, r, s) ? number_at(one) : 0) * w;
             }
         }
@@ -31,9 +31,9 @@ INLINE void copy_run(SHARED unsigned char *run, const GLOBAL in_t *x, const Bloc
     const int channels = CHANNELS_OF(first);
     for (int plane = THREAD(0); plane < b->images * channels; plane += THREADS) {
         const int c = plane % channels, image = plane / channels;
-        const Piece piece = find_piece(b, c);
+        const Piece piece = find_piece(b, image, c);
         const GLOBAL in_t *from = x + RUN_OF(b, image, first) + piece.low;
-        SHARED in_t *to = (SHARED in_t *)(run + image * IMAGE_BYTES + c * PITCH) + piece.at;
+        SHARED in_t *to = (SHARED in_t *)(run + IMAGE_AT(b, image) + c * PITCH) + piece.at;
         for (int i = 0; i < piece.count; i++) to[i] = from[i];
     }
 }

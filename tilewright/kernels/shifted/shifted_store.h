@@ -32,17 +32,15 @@ INLINE void add_shares(acc_t v[RUN_OUT], SHARED acc_t *tile, int at) {
 INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, SHARED acc_t *tile,
                        const Block *b) {
     const int mine = (KB + SC - 1) / SC, first = b->sc * mine, rows = min(mine, b->channels - first);
-    const int runs = ROWS * COLUMNS / RUN_OUT;  // of a channel of an image; where WIDE is more, of one number
-    const int there = COLUMNS == Q ? b->rows * Q : b->columns;
-    NO_UNROLL for (int item = THREAD(0); item < rows * (IMAGES * runs); item += THREADS) {
-        const int row = first + item / (IMAGES * runs), image = item / runs % IMAGES, at = item % runs * RUN_OUT;
-        const int px = WIDE == COLUMNS ? at : at / COLUMNS * WIDE + at % COLUMNS;
-        if (image >= b->images || at >= there) continue;
-        const int k = b->k0 + row;
-        const offset_t to = (((offset_t)(b->n0 + image) * K + k) * P + b->p0) * Q + b->q0 + at;
+    const int runs = TILE_PIXELS / RUN_OUT;  // of a channel
+    NO_UNROLL for (int item = THREAD(0); item < rows * runs; item += THREADS) {
+        const int row = first + item / runs, px = item % runs * RUN_OUT, k = b->k0 + row;
+        const Pixel one = find_pixel(b, px);
+        if (!one.there) continue;
+        const offset_t to = ((offset_t)(b->n0 + one.image) * K + k) * (P * Q) + one.to;
         acc_t v[RUN_OUT];
         done_t out[RUN_OUT];
-        add_shares(v, tile, row * TILE_PITCH + image * PIXELS + px);
+        add_shares(v, tile, row * TILE_PITCH + px);
 #if Y_VECTOR
         before_pool_run(RUN_OUT, v, bias, k, 0, z, to);
         UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_OF(v[i], k);
@@ -60,9 +58,9 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
     offset_t to[2];
     int there[2];
     UNROLL for (int h = 0; h < 2; h++) {
-        const int px = PIXEL_OF(warp, lane, h), image = px / PIXELS, p = px % PIXELS / WIDE, q = px % WIDE;
-        there[h] = image < b->images && p < b->rows && q < b->columns;
-        to[h] = ((offset_t)(b->n0 + image) * K * P + b->p0 + p) * Q + b->q0 + q;
+        const Pixel one = find_pixel(b, PIXEL_OF(warp, lane, h));
+        there[h] = one.there;
+        to[h] = (offset_t)(b->n0 + one.image) * K * (P * Q) + one.to;
     }
     UNROLL for (int i = 0; i < SUMS / 2; i++) {
         const int row = i / 2 * 8 + lane % 4 * 2 + i % 2, k = b->k0 + row;

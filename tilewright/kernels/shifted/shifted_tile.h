@@ -7,6 +7,7 @@
 //
 //   Block find_block   its tile: images from n0 on, rows from p0 on, columns from q0 on, channels from k0 on; its
 //                      share of the sum
+//   Pixel find_pixel   which output a pixel of the tile is
 //   Lane find_lane     its two pixels: where they are in a plane of the first tap, and which taps see them
 
 #include "epilogue.h"
@@ -22,13 +23,16 @@
 #define Q_TILES ((Q + COLUMNS - 1) / COLUMNS)
 #define PAIRED (PRODUCTS != TF32)            // a lane's two pixels are neighbours: words of 2 bytes have both
 #define WIDE (PAIRED ? (COLUMNS + 1) / 2 * 2 : COLUMNS)  // from one row of the tile to the next
-#define PIXELS (ROWS * WIDE)                 // of an image of the tile
+#define PIXELS ((ACROSS ? P : ROWS) * WIDE)  // from one image to the next: of the tile, or of a run of them all
 #define W_BYTES (KB * CHUNKS * 16)           // of a tap
-#define IMAGE_BYTES (CHANNELS * PITCH)
+// Bytes that so many rows of outputs see of a plane, from the piece of 16 bytes on where that begins.
+#define OF_ROW ((R - 1) * DIL_H * W + (COLUMNS - 1) * STR_W + (S - 1) * DIL_W + 1)
+#define ROOM(rows) ((((rows) - 1) * STR_H * W + OF_ROW + 2 * (EACH - 1)) / EACH * 16)
 #define SUMS (KB / 2)                        // of a lane
+#define PLACES (ACROSS ? (N * PIXELS + TILE_PIXELS - 1) / TILE_PIXELS : (N + IMAGES - 1) / IMAGES * P_TILES * Q_TILES)
 // The block's tiles: one, or with STAYS one after the other, all of the same channels, since GROUPS(0) is a multiple of
 // K_TILES.
-#define TILES ((N + IMAGES - 1) / IMAGES * P_TILES * Q_TILES * K_TILES)
+#define TILES (PLACES * K_TILES)
 #define EACH_TILE(id) int id = GROUP(0); STAYS ? id < TILES : id == GROUP(0); id += STAYS ? GROUPS(0) : 1
 #define FIRST_STEP(share) (STEPS * (share) / SC)
 #define CHANNELS_OF(run) (C % CHANNELS == 0 ? CHANNELS : min(CHANNELS, C - (run) * CHANNELS))
@@ -45,9 +49,9 @@
 #define TWO(k) (STR_W == 2 && W % 4 == 0 && (k) % 2 == ((PAD_L + ODD) % 4 > 0) && (k) + 1 < WORDS)
 
 typedef struct {
-    int n0, p0, q0, k0, images, rows, columns, channels;  // what is first, and how many there are
-    int tile, sc, first, last;                            // tile of channels; share of the sum, its steps
-    int start;                                            // element of a plane under the first tap, or before it
+    int n0, p0, q0, k0, images, channels;  // what is first, and how many there are
+    int ahead, p1;                         // pixels of image n0 before the tile; last row of the last image
+    int tile, sc, first, last;             // tile of channels; share of the sum, its steps
 } Block;
 
 INLINE Block find_block(int id) {
@@ -55,21 +59,56 @@ INLINE Block find_block(int id) {
     const int place = id / SC / K_TILES;
     b.sc = id % SC;
     b.tile = id / SC % K_TILES;
+#if ACROSS
+    const int last = min((place + 1) * TILE_PIXELS, N * PIXELS) - 1;
+    b.n0 = place * TILE_PIXELS / PIXELS;
+    b.ahead = place * TILE_PIXELS % PIXELS;
+    b.p0 = b.ahead / WIDE;
+    b.q0 = 0;
+    b.images = last / PIXELS - b.n0 + 1;
+    b.p1 = last % PIXELS / WIDE;
+#else
     b.q0 = place % Q_TILES * COLUMNS;
     b.p0 = place / Q_TILES % P_TILES * ROWS;
     b.n0 = place / Q_TILES / P_TILES * IMAGES;
-    b.k0 = b.tile * KB;
+    b.ahead = 0;
     b.images = min(IMAGES, N - b.n0);
-    b.rows = min(ROWS, P - b.p0);
-    b.columns = min(COLUMNS, Q - b.q0);
+    b.p1 = min(b.p0 + ROWS, P) - 1;
+#endif
+    b.k0 = b.tile * KB;
     b.channels = min(KB, K - b.k0);
     b.first = FIRST_STEP(b.sc), b.last = FIRST_STEP(b.sc + 1);
-    b.start = (b.p0 * STR_H - PAD_T) * W + b.q0 * STR_W - PAD_L;
     return b;
 }
 
-// Images begin at pieces of 16 bytes, planes anywhere, copies at pieces: how many elements before channel c's `start`.
-#define LEAD(b, c) ((int)((c) * (unsigned)(H * W) + (b)->start) & (EACH - 1))
+// Rows of y that the tile has of an image of its own; element of a plane under the first tap, or before it.
+#define FIRST_ROW(b, image) (ACROSS && (image) ? 0 : (b)->p0)
+#define LAST_ROW(b, image) (ACROSS && (image) < (b)->images - 1 ? P - 1 : (b)->p1)
+#define ROWS_OF(b, image) (LAST_ROW(b, image) - FIRST_ROW(b, image) + 1)
+// Where an image is: its planes behind those of the ones before, or, ACROSS, in each plane behind the one before.
+#if ACROSS
+#define IMAGE_AT(b, image) ((image) ? ROOM(P - (b)->p0) + ((image) - 1) * ROOM(P) : 0)
+#else
+#define IMAGE_AT(b, image) ((image) * (CHANNELS * PITCH))
+#endif
+#define START(b, image) ((FIRST_ROW(b, image) * STR_H - PAD_T) * W + (b)->q0 * STR_W - PAD_L)
+
+typedef struct {
+    int image, p, q, to, there;  // image of the tile; number of a plane of y; whether there is such an output
+} Pixel;
+
+INLINE Pixel find_pixel(const Block *b, int px) {
+    Pixel one;
+    const int p0 = ACROSS ? 0 : b->p0, at = b->ahead + px, of_image = at % PIXELS;
+    one.image = at / PIXELS;
+    one.p = p0 + of_image / WIDE, one.q = b->q0 + of_image % WIDE;
+    one.to = WIDE == Q ? p0 * Q + of_image : one.p * Q + one.q;
+    one.there = one.image < b->images && (WIDE == Q ? one.to < P * Q : one.p < P && one.q < Q);
+    return one;
+}
+
+// Images begin at pieces of 16 bytes, planes anywhere, copies at pieces: how many elements before channel c's START.
+#define LEAD(b, image, c) ((int)((c) * (unsigned)(H * W) + START(b, image)) & (EACH - 1))
 
 // Which channel of a run a lane has in either half of product i, behind those of the lanes before it (LANE_CHANNELS
 // each): of numbers of 2 bytes that one and the next.
@@ -77,7 +116,7 @@ INLINE Block find_block(int id) {
 #define CHANNEL_OF(i, half) ((i) * (2 * EACH) + (half) * EACH)
 
 typedef struct {
-    int image[2], place[2];  // of each pixel: image of the tile; element behind `start` under the first tap
+    int image[2], place[2];  // of each pixel: image of the tile; element behind START under the first tap
     unsigned rows, columns;  // bit r, and 16 + r of the second pixel: row r of the filter meets the image; column s
     int t;                   // lane of the four that share them
     int from[2];  // bytes from a run's channel t * LANE_CHANNELS to each pixel; PAIRED: in that channel and the next
@@ -90,22 +129,22 @@ INLINE Lane find_lane(const Block *b, int warp, int lane) {
     Lane me;
     me.t = lane % 4, me.rows = 0, me.columns = 0;
     UNROLL for (int h = 0; h < 2; h++) {
-        const int px = PIXEL_OF(warp, lane, h), image = px / PIXELS, p = px % PIXELS / WIDE, q = px % WIDE;
-        const int is_one = image < b->images && p < b->rows;
-        me.image[h] = is_one ? image : 0;
-        me.place[h] = is_one ? p * STR_H * W + q * STR_W : 0;
+        const Pixel one = find_pixel(b, PIXEL_OF(warp, lane, h));
+        const int is_one = one.image < b->images && one.p < P, image = is_one ? one.image : 0;
+        me.image[h] = image;
+        me.place[h] = is_one ? (one.p - FIRST_ROW(b, image)) * STR_H * W + (one.q - b->q0) * STR_W : 0;
         UNROLL for (int r = 0; r < R; r++) {
-            const int row = (b->p0 + p) * STR_H + r * DIL_H - PAD_T;
+            const int row = one.p * STR_H + r * DIL_H - PAD_T;
             me.rows |= (unsigned)(is_one && row >= 0 && row < H) << (16 * h + r);
         }
         UNROLL for (int s = 0; s < S; s++) {
-            const int column = (b->q0 + q) * STR_W + s * DIL_W - PAD_L;
+            const int column = one.q * STR_W + s * DIL_W - PAD_L;
             me.columns |= (unsigned)(column >= 0 && column < W) << (16 * h + s);
         }
     }
     UNROLL for (int i = 0; i < 2; i++) {
-        const int h = PAIRED ? 0 : i, lead = LEAD(b, me.t * LANE_CHANNELS + (PAIRED ? i : 0));
-        me.from[i] = me.image[h] * IMAGE_BYTES + (me.place[h] + lead - (PAIRED && ODD)) * (int)sizeof(in_t);
+        const int h = PAIRED ? 0 : i, lead = LEAD(b, me.image[h], me.t * LANE_CHANNELS + (PAIRED ? i : 0));
+        me.from[i] = IMAGE_AT(b, me.image[h]) + (me.place[h] + lead - (PAIRED && ODD)) * (int)sizeof(in_t);
     }
     return me;
 }
@@ -120,11 +159,12 @@ INLINE Lane find_lane(const Block *b, int warp, int lane) {
 typedef struct {
     int low, count, at;
 } Piece;
-INLINE Piece find_piece(const Block *b, int c) {
-    const int plane = c * (H * W), first = plane + b->start - LEAD(b, c);
+INLINE Piece find_piece(const Block *b, int image, int c) {
+    const int plane = c * (H * W), first = plane + START(b, image) - LEAD(b, image, c);
+    const int end = first + ROOM(ROWS_OF(b, image)) / (int)sizeof(in_t);
     Piece piece;
     piece.low = max(first, plane / EACH * EACH);
-    piece.count = min(first + PITCH / (int)sizeof(in_t), (plane + H * W + EACH - 1) / EACH * EACH) - piece.low;
+    piece.count = min(end, (plane + H * W + EACH - 1) / EACH * EACH) - piece.low;
     piece.at = piece.low - first;
     return piece;
 }

@@ -18,6 +18,7 @@
 #define X_FULL(slot) (bars + 8 * (2 * STAGES + (slot)))
 #define X_EMPTY(slot) (bars + 8 * (2 * STAGES + X_STAGES + (slot)))
 #define SENDERS 3  // warps that send planes
+#define PIECES (ACROSS ? IMAGES : 1)  // of a plane, of other images others
 // If there is a buffer for each step, the filters come once for all of the block's tiles.
 #define KEEPS (STAYS && STAGES >= STEPS)
 #define ALL_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory")  // met on two ways through the block
@@ -44,20 +45,26 @@ INLINE void send_planes(unsigned char *shared, const in_t *x, shared_t bars, int
     int slot = 0, parity = 1;
     NO_UNROLL for (EACH_TILE(id)) {
         const Block b = find_block(id);
-        const Piece piece = find_piece(&b, c);
-        const int bytes = piece.count * (int)sizeof(in_t);
-        const shared_t to = place_of(shared + X_FROM) + c * PITCH + piece.at * (int)sizeof(in_t);
+        const shared_t to = place_of(shared + X_FROM) + c * PITCH;
+        Piece pieces[PIECES];
+        UNROLL for (int i = 0; i < PIECES; i++) pieces[i] = find_piece(&b, i, c);
         NO_UNROLL for (int run = b.first / R; run <= (b.last - 1) / R; run++) {
             const int images = c < CHANNELS_OF(run) ? b.images : 0;
-            const int all = __reduce_add_sync(0xffffffffu, images * bytes);
+            int numbers = 0;
+            UNROLL for (int image = 0; image < IMAGES; image++)
+                if (image < images) numbers += pieces[image % PIECES].count;
+            const int all = __reduce_add_sync(0xffffffffu, numbers) * (int)sizeof(in_t);
             if (lane == 0) {
                 bar_wait(X_EMPTY(slot), parity);
                 bar_expect(X_FULL(slot), all);
             }
             __syncwarp();
-            NO_UNROLL for (int image = 0; image < images; image++)
-                copy_bulk(to + slot * X_BYTES + image * IMAGE_BYTES, x + RUN_OF(&b, image, run) + piece.low, bytes,
-                          X_FULL(slot));
+            UNROLL for (int image = 0; image < IMAGES; image++) {
+                const Piece piece = pieces[image % PIECES];
+                if (image < images)
+                    copy_bulk(to + slot * X_BYTES + IMAGE_AT(&b, image) + piece.at * (int)sizeof(in_t),
+                              x + RUN_OF(&b, image, run) + piece.low, piece.count * (int)sizeof(in_t), X_FULL(slot));
+            }
             __syncwarp();
             NEXT(slot, parity, X_STAGES);
         }

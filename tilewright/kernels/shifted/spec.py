@@ -51,9 +51,11 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 MOST_TEAMS = 4
+IMAGES = (1, 2, 3, 4, 5)  # of a block
 PRODUCT = 30  # registers besides its sums without which the compiler refuses a product
-SMALLEST = dict(rows=1, ni=1, bn=32, chunks=4, xs=1, stages=2, stay=0)  # of blocks, but for parts of a row
-OF_SHAPE = "rows parts ni"  # parameters that say which outputs a block has
+SMALLEST = dict(rows=1, ni=1, across=0, bn=32, chunks=4, xs=1, stages=2, stay=0)  # but for parts of a row
+OF_SHAPE = "rows parts ni across"  # parameters that say which outputs a block has
+MOST_PIXELS = 1 << 30  # of all images, if a run is of pixels of several
 COPIED = 2  # bytes of a number, as a copy of x to an aligned buffer takes it
 
 
@@ -100,7 +102,8 @@ class Shifted(Family):
         return (
             Param("rows", _rows(problem), "rows of outputs of a block"),
             Param("parts", _parts(problem), "parts of a row, if a block has but one of them"),
-            Param("ni", up_to(problem.n, (1, 2, 3, 4, 5)), "images of a block, if it has all rows"),
+            Param("ni", up_to(problem.n, IMAGES), "images of a block, if it has all rows"),
+            Param("across", (0, 1), "whether tiles go on across rows and images, until warpgroups are full"),
             Param("bn", (32, 64, 96, 128, 192, 256), "output channels of a block"),
             Param("chunks", (4, 8), "pieces of 16 bytes of a run's channels"),
             blocks_param(1, 2, 3),
@@ -172,6 +175,16 @@ def _packed_bytes(pr: Problem, tiling: ShiftedTiling, chunks: int) -> int:
     return tiling.k_tiles * steps(pr, chunks) * tiling.w_bytes
 
 
+def _goes_on(pr: Problem, cf: Values) -> bool:
+    """Whether tiles have more than their rows of images, and would have more warpgroups with another."""
+    shape, rows, images = shape_of(pr, cf), cf["rows"], cf["ni"]
+    rows, images = (rows + 1, images) if rows < pr.p else (rows, images + 1)
+    more = Shape(pr, rows, shape.columns, images, across=True)
+    return (shape.columns == pr.q and shape.of_image % shape.pixels != 0
+            and (more.teams > shape.teams or images > min(pr.n, IMAGES[-1]))
+            and pr.n * shape.of_image < MOST_PIXELS)  # fmt: skip
+
+
 def _hands_on(problem: Problem, device: Device, cf: Values) -> bool:
     """Whether those who send hand registers on: there are too few for each thread to have as many."""
     most = max(registers(problem, cf), registers_to_store(cf))
@@ -192,6 +205,8 @@ RULES = (
          "parts of several rows: a block has a run of outputs"),
     Rule("images", lambda problem, rows, ni: ni == 1 or rows == problem.p,
          "several images of which a block does not have all rows"),
+    Rule("across", lambda problem, cf: not cf["across"] or _goes_on(problem, cf),
+         "a run of pixels that is a tile of rows, or of more of them, too", needs=OF_SHAPE),
     Rule("padding", lambda problem, cf: shape_of(problem, cf).meets_image,
          "tiles that see padding alone, of which nothing can be copied", needs=OF_SHAPE),
     Rule("teams", lambda problem, cf: shape_of(problem, cf).teams <= MOST_TEAMS,
@@ -203,7 +218,7 @@ RULES = (
         lambda problem, device, cf: shape_of(problem, cf).threads * cf["mb"] <= device.threads_per_unit,
         f"{OF_SHAPE} mb",
     ),
-    Rule("registers", _fits_registers, SPILLS, needs=f"{OF_SHAPE} bn mb sets sc"),
+    Rule("registers", _fits_registers, SPILLS, needs=f"{OF_SHAPE} bn mb sets sc stay"),
     Rule("depth", lambda problem, chunks: chunks == 4 or channels(problem, 4) < problem.c,
          "more channels of a run than there are"),
     Rule("shares", lambda problem, chunks, sc: sc <= steps(problem, chunks),
@@ -226,7 +241,7 @@ def _defines(pr: Problem, device: Device, tiling: ShiftedTiling, cf: Values, ali
     hands_on = _hands_on(pr, device, cf)
     return image_defines(pr, view) | layer_defines(pr, view) | dict(
         DTYPE=dtype_code(pr), **products_define("PRODUCTS", tf32_or_plain(pr)),
-        N=pr.n, ROWS=shape.rows, COLUMNS=shape.columns, IMAGES=shape.images,
+        N=pr.n, ROWS=shape.rows, COLUMNS=shape.columns, IMAGES=shape.met_images, ACROSS=int(shape.across),
         KB=bn, WG_N=bn, WG_EIGHTHS=bn // 8, CHUNKS=cf["chunks"],
         STAGES=cf["stages"], X_STAGES=cf["xs"], SETS=cf["sets"], SC=cf["sc"], CLUSTER=cf["sc"],
         MIN_BLOCKS=cf["mb"], HANDS_ON=int(hands_on), STAYS=cf["stay"],

@@ -19,6 +19,7 @@ ALIGNMENT = 1024  # of swizzled rows
 WORDS = 4  # registers of a lane's words of a tap of a product
 MARGIN = 28  # registers besides those and the sums, and 2 for each column of the filter
 APART = 6  # more in tf32, where two pixels are seen apart
+KEPT = 4  # more where blocks stay, and their tiles go on across rows
 BANKS = 128  # bytes of a row of all banks
 MOST_RUN = 16  # bytes that a thread stores at once
 
@@ -50,12 +51,16 @@ def columns(pr: Problem, parts: int) -> int:
 
 @dataclass(frozen=True)
 class Shape:
-    """Outputs of a tile: ``rows`` rows of ``columns`` outputs, of ``images`` images."""
+    """Outputs of a tile: ``rows`` rows of ``columns`` outputs, of ``images`` images.
+
+    ``across``: it goes on across ends of rows and images until its warpgroups are full: a run of pixels.
+    """
 
     problem: Problem
     rows: int
     columns: int
     images: int
+    across: bool = False
 
     @property
     def wide(self) -> int:
@@ -65,7 +70,13 @@ class Shape:
     @property
     def pixels(self) -> int:
         """Pixels of a tile, those between its rows among them (TILE_PIXELS)."""
-        return self.images * self.rows * self.wide
+        pixels = self.images * self.rows * self.wide
+        return round_up(pixels, TEAM) if self.across else pixels
+
+    @property
+    def of_image(self) -> int:
+        """Pixels from one image to the next (PIXELS): of the tile, or of a run of them all."""
+        return (self.problem.p if self.across else self.rows) * self.wide
 
     @property
     def teams(self) -> int:
@@ -81,15 +92,26 @@ class Shape:
     def places(self) -> int:
         """How many tiles there are of an output channel."""
         pr = self.problem
+        if self.across:
+            return ceil_div(pr.n * self.of_image, self.pixels)
         return ceil_div(pr.n, self.images) * ceil_div(pr.p, self.rows) * ceil_div(pr.q, self.columns)
 
     @property
+    def met_images(self) -> int:
+        """Images that a tile has some of, at most (IMAGES)."""
+        return min(self.problem.n, _met(self.pixels, self.of_image)) if self.across else self.images
+
+    @property
     def patch(self) -> int:
-        """Numbers of a plane from the first that a tile's taps read to the last."""
-        pr = self.problem
+        """Numbers of a plane, or of several images', from the first that a tile's taps read to the last."""
+        pr, padded = self.problem, in_chunk(self.problem) - 1
         (up_h, up_w), (apart_h, apart_w) = pr.stride, pr.dilation
-        down = (self.rows - 1) * up_h + (pr.r - 1) * apart_h
-        return down * pr.w + (self.columns - 1) * up_w + (pr.s - 1) * apart_w + 1
+        of_row = (pr.r - 1) * apart_h * pr.w + (self.columns - 1) * up_w + (pr.s - 1) * apart_w + 1
+        if not self.across:
+            return (self.rows - 1) * up_h * pr.w + of_row
+        rows = _met(self.pixels, self.wide)
+        return max((rows - images) * up_h * pr.w + images * (of_row + 2 * padded)
+                   for images in (1, self.met_images))  # fmt: skip
 
     @property
     def pitch(self) -> int:
@@ -104,17 +126,34 @@ class Shape:
         return found if found // odd % 2 else found + odd
 
     @property
+    def outputs(self) -> int:
+        """Outputs of a tile, if it is in the middle of all."""
+        return self.pixels if self.across else self.images * self.rows * self.columns
+
+    @property
+    def sent(self) -> float:
+        """Bytes of a channel that a tile is sent, in the mean."""
+        pr = self.problem
+        if not self.across:
+            return self.images * self.pitch
+        under = self.pixels / self.wide * pr.stride[0]  # rows
+        beside = (1 + self.pixels / self.of_image) * (pr.r - 1) * pr.dilation[0]
+        return min(self.pitch, (under + beside) * pr.w * DTYPE_BYTES[pr.dtype])
+
+    @property
     def meets_image(self) -> bool:
         """Whether every tile reads some of a plane, of which it copies a piece."""
         pr = self.problem
+        (up_h, up_w), (top, _, left, _) = pr.stride, pr.pad
+        if self.across:  # so does every row
+            return (pr.r - 1) * pr.dilation[0] >= top and (pr.p - 1) * up_h - top < pr.h
 
         def start(p: int, q: int) -> int:
-            return (p * pr.stride[0] - pr.pad[0]) * pr.w + q * pr.stride[1] - pr.pad[2]
+            return (p * up_h - top) * pr.w + q * up_w - left
 
         last = start(*((ceil_div(size, of_tile) - 1) * of_tile
                        for size, of_tile in ((pr.p, self.rows), (pr.q, self.columns))))  # fmt: skip
-        lead = in_chunk(pr) - 1  # at most
-        return start(0, 0) - lead + self.pitch // DTYPE_BYTES[pr.dtype] > 0 and last < pr.h * pr.w
+        return start(0, 0) + self.patch > 0 and last < pr.h * pr.w
 
     @property
     def run_out(self) -> int:
@@ -123,13 +162,19 @@ class Shape:
         if self.wide != self.columns:
             return 1
         most = MOST_RUN // DTYPE_BYTES[pr.dtype_out]
-        begins = self.rows * pr.q if self.columns == pr.q else gcd(pr.q, self.columns)
+        whole = self.pixels if self.across else self.rows * pr.q
+        begins = whole if self.columns == pr.q else gcd(pr.q, self.columns)
         return gcd(gcd(pr.p * pr.q, begins), most)
+
+
+def _met(run: int, length: int) -> int:
+    """Pieces of ``length`` that a run has some of, at most: runs follow each other, as pieces do."""
+    return (length - gcd(length, run) + run - 1) // length + 1
 
 
 def shape_of(pr: Problem, cf: Values) -> Shape:
     """Return the outputs of a config's tiles."""
-    return Shape(pr, cf["rows"], columns(pr, cf["parts"]), cf["ni"])
+    return Shape(pr, cf["rows"], columns(pr, cf["parts"]), cf["ni"], bool(cf["across"]))
 
 
 def k_tiles(pr: Problem, cf: Values) -> int:
@@ -153,6 +198,7 @@ def blocks(pr: Problem, device: Device, cf: Values) -> int:
 def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers of a thread that multiplies."""
     beside = MARGIN + 2 * pr.s + (0 if paired(pr) else APART)
+    beside += KEPT if cf["across"] and cf["stay"] else 0
     return cf["bn"] // 2 + cf["sets"] * WORDS * pr.s + beside
 
 
@@ -183,7 +229,7 @@ def tiling_of(pr: Problem, cf: Values) -> ShiftedTiling:
     """Return the tiling of a config."""
     shape, bn, chunks = shape_of(pr, cf), cf["bn"], cf["chunks"]
     w_bytes = bn * PIECE * chunks * pr.s
-    x_bytes = shape.images * channels(pr, chunks) * shape.pitch
+    x_bytes = (1 if shape.across else shape.images) * channels(pr, chunks) * shape.pitch
     tile_pitch = round_up(shape.pixels, 8) + 4  # two channels on, 8 or 24 banks on
     x_from = cf["stages"] * w_bytes
     sums = 0 if cf["stay"] else bn * tile_pitch * 4

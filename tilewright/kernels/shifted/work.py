@@ -7,6 +7,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
 from tilewright.kernels.shifted.tile import (
+    PIECE,
     channels,
     paired,
     registers,
@@ -20,7 +21,8 @@ from tilewright.kernels.wgmma import BULK, EIGHTH, FETCH, LINE, LOOP, POWER, SEN
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-# Cycles, or instructions of a thread, fitted to 2,046 trials of 118 layers on an H100 and an H200:
+# Cycles, or instructions of a thread, fitted to 2,046 trials of 118 layers on an H100 and an H200; 575 with
+# tiles across rows, not among those, take 1.1 times what is predicted in the median:
 READING = 530.0  # to read the words of a product, which the next ones wait for if there is one set
 COPYING = 6400.0  # of a run, from when it is sent for until it is there
 SENDERS = 3  # warps that send planes, one after the other of their lanes
@@ -39,19 +41,20 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     chunks, of_step = cf["chunks"], cf["chunks"] // 2  # products of a tap
     need = max(registers(pr, cf), registers_to_store(cf))
     of_block, warps, share = shape.threads, 4 * shape.teams, ceil_div(steps(pr, chunks), sc)
-    outputs = bn * shape.images * shape.rows * shape.columns
+    outputs = bn * shape.outputs
     of_all = runs(pr, chunks)
     patches = min(of_all, ceil_div(share - 1, pr.r) + 1) if sc > 1 else of_all
-    words = (pr.s - 1) * pr.dilation[1] + pr.stride[1] + 2  # of 2 bytes, under two pixels
+    words = (pr.s - 1) * pr.dilation[1] + pr.stride[1] + 2 + 2 * (pr.w % 2)  # of 2 bytes, under two pixels
     loads = share * of_step * 4 * (words / 2 if paired(pr) else pr.s)  # of a thread
-    conflicts = float(max(1, min(pr.stride[1], 4)))
+    apart = 4 * pr.h * pr.w % PIECE  # bytes from a lane's first plane to the next lane's
+    conflicts = float(max(1 + (apart > 0), min(pr.stride[1], 4)))
     read = bn * 32 / LINE  # cycles to read the filter's part of a product
     products = share * pr.s * shape.teams * of_step
-    x_bytes, w_bytes = patches * float(tiling.x_bytes), share * float(tiling.w_bytes)
+    x_bytes, w_bytes = patches * channels(pr, chunks) * shape.sent, share * float(tiling.w_bytes)
     at_once = 2 if paired(pr) and pr.q % 2 == 0 else 1  # sums that a thread stores from registers
     own = bn / 2 * (STORING / at_once if cf["stay"] else 1.5)  # to store sums, or to write them to the tile
     runs_out = 0.0 if cf["stay"] else outputs / shape.run_out / sc / of_block  # of a thread
-    sending = (SENDING + shape.images * channels(pr, chunks) / SENDERS * SENDING_MORE) * patches / share
+    sending = (SENDING + shape.met_images * channels(pr, chunks) / SENDERS * SENDING_MORE) * patches / share
     product = POWER * max(EIGHTH * bn / 8, read)
     alone = of_step * (READING + pr.s * product) if cf["sets"] == 1 else 0.0
     waits = SHARED / share if sc > 1 else 0.0
