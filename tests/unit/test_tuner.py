@@ -17,6 +17,7 @@ from tilewright import errors, kernels
 from tilewright.device import Device, DeviceType, for_architecture
 from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreError
 from tilewright.kernels.family import Config, Family, Rule
+from tilewright.measuring.rounds import Limits
 from tilewright.problem import Problem
 from tilewright.record import Measurement, Record, Standing
 from tilewright.tuning import search_loop, tuner
@@ -629,6 +630,22 @@ def test_a_comparison_cut_short_takes_no_known_figure_away(
     monkeypatch.setattr(worker, "final", final)
     best = go().best
     assert best and best.measurement and best.cold_us == pytest.approx(us, abs=2.0)
+
+
+@pytest.mark.parametrize(("budget", "patience_s"), [("600s", 3.0), ("1s", 0.4)])
+def test_finalists_that_are_noisy_have_the_seconds_that_are_left(
+    budget: str, patience_s: float, worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three at most, and no more than the search had: of 1 s, 0.1 are for the end, and a trial took 0.5."""
+    given: list[float] = []
+
+    def final(self: FakeWorker, configs: list[Config], limits: Limits) -> list[Final]:
+        given.append(limits.patience_s)
+        return FakeWorker.final(self, configs, limits)
+
+    monkeypatch.setattr(worker, "final", final)
+    takes(worker, monkeypatch, run=0.5)
+    assert go(budget).best and given == [pytest.approx(patience_s)]
 
 
 def test_a_winner_that_fails_the_full_check_is_no_winner(worker: type[FakeWorker]) -> None:
