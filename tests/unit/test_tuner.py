@@ -20,12 +20,14 @@ from tilewright.kernels.family import Config, Family, Rule
 from tilewright.measuring.rounds import Limits
 from tilewright.problem import Problem
 from tilewright.record import Measurement, Record, Standing
+from tilewright.search.proposals import Proposals
 from tilewright.tuning import search_loop, tuner
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import choose
 from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.protocol import Compiled, Final
+from tilewright.tuning.supply import Supply
 from tilewright.tuning.tuner import tune
 
 
@@ -609,6 +611,15 @@ def test_what_promises_nothing_counts_once_a_trial(
     monkeypatch.setattr(RowStrategy, "gains", [0.0] * 50)
     result = go("600s")
     assert "faster" in result.stopped and len(result.records) >= 2
+
+
+def test_the_third_proposal_on_end_that_promises_nothing_ends_a_search() -> None:
+    """0.1% is not nothing."""
+    RowStrategy.gains += [0.0009, 0.0, 0.001, 0.0009, 0.0, 0.0]
+    proposals = Proposals({"row": RowStrategy("all", Row(), PROBLEM, FakeWorker.device)}, lambda config: True)
+    more = Supply(Budget(600.0), proposals, size=8, gpu=False)
+    ends = [bool(more.next(tried, 0)) and more.unpromising for tried in range(6)]
+    assert ends == [False] * 5 + [True]
 
 
 def test_only_the_winner_is_called_final() -> None:
