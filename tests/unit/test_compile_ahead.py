@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
 
 from tilewright.kernels.family import Config
+from tilewright.record import Outcome
 from tilewright.tuning import compile_ahead
 from tilewright.tuning.compile_ahead import CompileAhead, InFlight
 from tilewright.tuning.protocol import Compiled, Job
@@ -95,6 +97,34 @@ def test_nothing_is_waited_for_where_one_has_compiled(monkeypatch: pytest.Monkey
     finally:
         FirstNeverEnds.over.set()
         pool.close()
+
+
+def test_what_is_killed_at_the_end_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it waited for: a compiler may need a minute."""
+
+    class Killed(SlowToStart):
+        def compile(self, config: Config) -> Compiled:
+            self.busy.set()
+            return Compiled(Outcome.COMPILE, "SIGKILL" if self.over.wait(5) else "it was not killed")
+
+        def __init__(self, job: Job, children: WorkerPool | None = None) -> None:
+            super().__init__(job, children)
+            self.busy, self.over = threading.Event(), threading.Event()
+
+        def close(self) -> None:
+            self.over.set()
+
+    monkeypatch.setattr(SlowToStart, "made", made := list[Any]())
+    monkeypatch.setattr(compile_ahead, "Worker", Killed)
+    pool = CompileAhead(Job("n1c2h4w4k3r1s1-f32", "opencl"), 1)
+    futures = pool.submit([Config.parse("reference:v=1")] * 2)
+    assert made[0].busy.wait(10)
+    start = time.monotonic()
+    pool.close()
+    assert time.monotonic() - start < 4
+    for future in futures:
+        with pytest.raises(CancelledError):
+            future.result(0)
 
 
 def far_from_3(config: Config) -> float:

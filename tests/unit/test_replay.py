@@ -39,6 +39,12 @@ def test_shares_grow_with_measurements() -> None:
     assert (report.recorded, report.measured, report.passed_over) == (100, 100, 0)
 
 
+def test_no_more_are_measured_than_there_are_trials() -> None:
+    """Of 40, three are proposed at a time."""
+    report = go(recorded(*range(100)), counts=(40,))
+    assert report and report.measured == len(RowStrategy.made[-1].told) == 40
+
+
 def test_unrecorded_proposals_cost_nothing() -> None:
     report = go(recorded(10, 60), counts=(0, 1, 2))
     assert report and report.share(0) == report.share(1) == pytest.approx(40 / 90)

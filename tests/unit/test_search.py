@@ -28,6 +28,7 @@ from tilewright.kernels import family_of
 from tilewright.kernels.direct.spec import Direct
 from tilewright.kernels.family import Config, Param, Rule
 from tilewright.problem import Problem
+from tilewright.record import Outcome
 from tilewright.search import correction, ranking, space
 from tilewright.search import strategies as search
 from tilewright.search.correction import COMMON, NOISE, OWN
@@ -367,6 +368,18 @@ def test_what_is_known_when_the_next_are_chosen(monkeypatch: pytest.MonkeyPatch)
     assert not {*near, *fresh} & {*first, elsewhere}
     steps = {*legal.neighbours(first[0]), *legal.neighbours(elsewhere)}
     assert set(near) == steps - {*first, elsewhere} and second[:2] == near[:2]
+
+
+def test_the_time_of_a_wrong_answer_is_nothing_to_improve_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finalist that the full check refused keeps its time; a search that goes on is told of it."""
+    told: list[tuple[Any, ...]] = []
+    strategy = search.make("model", Direct(), LAYER, DEVICE, seed=1)
+    (config,) = strategy.propose(1)
+    strategy.tell(replace(outcome(config, 5.0, LAYER), outcome=Outcome.WRONG))
+    monkeypatch.setattr(search, "choose", lambda *asked: (told.append(asked) or [], 0.0))
+    strategy.propose(1)
+    ((_, _, expected, known, _, best_us, _),) = told  # no steps from it, only the model's order
+    assert known == {config: search.FAILED * expected(config)} and best_us == math.inf
 
 
 def test_what_the_search_never_looked_at_may_have_won_elsewhere() -> None:

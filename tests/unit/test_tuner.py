@@ -17,14 +17,17 @@ from tilewright import errors, kernels
 from tilewright.device import Device, DeviceType, for_architecture
 from tilewright.errors import ConfigError, DeviceError, ProblemError, StoreError
 from tilewright.kernels.family import Config, Family, Rule
+from tilewright.measuring.rounds import Limits
 from tilewright.problem import Problem
 from tilewright.record import Measurement, Record, Standing
+from tilewright.search.proposals import Proposals
 from tilewright.tuning import search_loop, tuner
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import Comparing, Event, Progress, Started, Tried, TuneResult
 from tilewright.tuning.finals import choose
 from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.protocol import Compiled, Final
+from tilewright.tuning.supply import Supply
 from tilewright.tuning.tuner import tune
 
 
@@ -610,6 +613,15 @@ def test_what_promises_nothing_counts_once_a_trial(
     assert "faster" in result.stopped and len(result.records) >= 2
 
 
+def test_the_third_proposal_on_end_that_promises_nothing_ends_a_search() -> None:
+    """0.1% is not nothing."""
+    RowStrategy.gains += [0.0009, 0.0, 0.001, 0.0009, 0.0, 0.0]
+    proposals = Proposals({"row": RowStrategy("all", Row(), PROBLEM, FakeWorker.device)}, lambda config: True)
+    more = Supply(Budget(600.0), proposals, size=8, gpu=False)
+    ends = [bool(more.next(tried, 0)) and more.unpromising for tried in range(6)]
+    assert ends == [False] * 5 + [True]
+
+
 def test_only_the_winner_is_called_final() -> None:
     store = MemoryStore()
     result = go(store=store)
@@ -629,6 +641,22 @@ def test_a_comparison_cut_short_takes_no_known_figure_away(
     monkeypatch.setattr(worker, "final", final)
     best = go().best
     assert best and best.measurement and best.cold_us == pytest.approx(us, abs=2.0)
+
+
+@pytest.mark.parametrize(("budget", "patience_s"), [("600s", 3.0), ("1s", 0.4)])
+def test_finalists_that_are_noisy_have_the_seconds_that_are_left(
+    budget: str, patience_s: float, worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three at most, and no more than the search had: of 1 s, 0.1 are for the end, and a trial took 0.5."""
+    given: list[float] = []
+
+    def final(self: FakeWorker, configs: list[Config], limits: Limits) -> list[Final]:
+        given.append(limits.patience_s)
+        return FakeWorker.final(self, configs, limits)
+
+    monkeypatch.setattr(worker, "final", final)
+    takes(worker, monkeypatch, run=0.5)
+    assert go(budget).best and given == [pytest.approx(patience_s)]
 
 
 def test_a_winner_that_fails_the_full_check_is_no_winner(worker: type[FakeWorker]) -> None:

@@ -501,6 +501,17 @@ def test_a_child_whose_question_was_interrupted_does_not_rest(monkeypatch: pytes
     channel.kill()
 
 
+def test_a_worker_whose_question_was_interrupted_ends_its_child(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with WorkerPool() as children:
+        with Worker(worker.job, command=worker._command, children=children) as one:
+            assert one.run(config(0)).outcome == "correct" and one._channel
+            channel = one._channel
+            monkeypatch.setattr(channel, "_asked", True)
+        assert not channel.alive and children.take(one._pool_key) is None
+
+
 def test_a_dead_child_is_not_idle() -> None:
     channel = Channel([sys.executable, "-c", ""])
     channel.kill()

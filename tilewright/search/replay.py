@@ -120,6 +120,8 @@ def _search(proposals: Proposals, known: dict[Config, Record], trials: int) -> t
     size = batch_size(trials)
     while len(times) < trials and misses < _MOST_MISSES and (proposed := proposals.next(size)):
         for config in proposed:
+            if len(times) == trials:
+                break
             if config in known:
                 times.append(known[config].cold_us)
                 proposals.tell(known[config])

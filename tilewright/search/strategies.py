@@ -113,9 +113,8 @@ class ModelGuided(Strategy):
         return self._gain
 
     def tell(self, record: Record) -> None:
-        """Remember a measured time, or a failure."""
-        if record.measurement:
-            self._best_us = min(self._best_us, record.measurement.cold_us)
+        """Remember a measured time, or a failure: a finalist that proved wrong in full has a time, too."""
+        self._best_us = min(self._best_us, record.cold_us)
         try:
             config = Config.parse(record.config)
         except ConfigError:
@@ -125,8 +124,8 @@ class ModelGuided(Strategy):
         self._proposed.add(config)
         self._waiting.pop(config, None)
         self._ranked.add([config])
-        if record.measurement:
-            self._times[config] = record.measurement.cold_us
+        if record.is_right:
+            self._times[config] = record.cold_us
         else:
             self._failed[config] = None
 
