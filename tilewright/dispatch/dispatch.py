@@ -49,8 +49,8 @@ def layer_plan(request: Request, runtime: Runtime, store: Store | None = None) -
 
 
 def _kept(found: CacheEntry, plan: Plan, runtime: Runtime) -> LayerPlan:
-    layer = found.layer = LayerPlan(plan)
-    found.provisional = _had_no_room(plan) or plan.why.basis in GUESSED
+    layer = LayerPlan(plan)
+    found.fill(layer, provisional=_had_no_room(plan) or plan.why.basis in GUESSED)
     let_go_oldest(runtime, plan)
     found.tried()
     return layer

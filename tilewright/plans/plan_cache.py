@@ -32,13 +32,20 @@ Key = tuple[Request, int, tuple[str, bool] | None]  # with the runtime's id, and
 
 @dataclass(eq=False)
 class CacheEntry:
-    """A plan, or the slot for one; whoever finds it empty, under the lock, makes the plan."""
+    """A plan, or the slot for one; whoever finds it empty, under the lock, makes the plan.
+
+    Only its methods change it, and they are called under the lock.
+    """
 
     layer: LayerPlan | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     provisional: bool = False  # a stored winner may take the plan's place, once there is one, or room for it
     _tried: tuple[int, float] = (0, 0.0)  # when a better plan was last looked for: dropped plans, and seconds
     _seen: object = None  # the state of the store at that time
+
+    def fill(self, layer: LayerPlan, provisional: bool) -> None:
+        """Hold a plan that was made, in place of the one before."""
+        self.layer, self.provisional = layer, provisional
 
     def tried(self) -> None:
         """Remember that a better plan was looked for just now."""
