@@ -84,8 +84,8 @@ def conv2d(
     The filter is packed again in each call, because it may have changed in place. For a layer that runs
     often, pack it once: ``p = tw.plan(...); packed = p.pack(w)``, and then ``p(x, packed)``.
 
-    In a CUDA graph, record a call of a plan that you keep as long as the graph: ``conv2d`` may free its plans
-    and workspaces when other layers need memory or a faster kernel is found.
+    In a CUDA graph, record a call of a plan that you keep as long as the graph: ``conv2d`` may evict its
+    plans, and free their workspaces, when other layers need memory or a faster kernel is found.
 
     Args:
         x: input, (N, C, H, W), or (N, H, W, C) with ``layout="nhwc"``; float64, float32, float16, bfloat16,
@@ -271,8 +271,8 @@ def forget(problem: Problem | str | None = None) -> None:
     """Free what ``conv2d`` and ``plan`` keep in memory: plans with their workspaces and packed filters.
 
     At most 256 plans are kept, and together they hold at most an eighth of a device's memory (workspaces and
-    packed filters, of all streams); beyond that the least recently used are freed anyway. The next use of a
-    freed layer loads its kernel again. A plan that you got from ``plan`` and still hold keeps working.
+    packed filters, of all streams); beyond that the least recently used are evicted. The next use of an
+    evicted layer loads its kernel again. A plan that you got from ``plan`` and still hold keeps working.
 
     Args:
         problem: the layer: a Problem, a problem string, or the name of a shipped layer; None: all layers.

@@ -954,7 +954,7 @@ def packs_w(monkeypatch: pytest.MonkeyPatch, workspace: int) -> None:
 
 
 def test_what_each_stream_holds_counts(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all streams, packed filters included; where that is too much, other layers are let go."""
+    """Of all streams, packed filters included; where that is too much, other layers are evicted."""
     packs_w(monkeypatch, 1000)
     monkeypatch.setattr(arguments.layer, "open_runtime", cupy.runtime)
     texts = ("n2c4h7w9k6r3s2-f32", "n2c4h7w9k6r3s2-f32+relu")

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
-from tilewright.cli import main, outputs
+from tilewright.cli import app, main, outputs
 from tilewright.cli.results_file import ResultsFile
 from tilewright.files import locked
 
@@ -101,6 +102,31 @@ def test_what_a_command_reads_it_does_not_replace(
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="no file system here that takes no files")
+def files_of_commands() -> list[tuple[list[str], str]]:
+    """Return each option or argument that names a file, with its command."""
+    root = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    named = [([name], command) for name, command in root.items()]
+    named += [(["cache", name], command) for name, command in root["cache"].commands.items()]
+    return [
+        (words, one.opts[0] if one.opts[0].startswith("-") else one.metavar)
+        for words, command in named for one in command.params if one.metavar in ("FILE", "RESULTS")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "name"), files_of_commands())
+def test_an_empty_name_is_no_file(command: list[str], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As of a variable that is not set; it does not mean the current folder."""
+    given = [f"{name}="] if name.startswith("-") else [""]
+    assert main([*command, *given]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: Invalid value for '{name}': the name is empty; name a file")
+
+
+def test_each_option_that_names_a_file_says_so() -> None:
+    found = {name for _, name in files_of_commands()}
+    assert {*outputs.TO_STDOUT, "--plot", "--records", "--save", "RESULTS"} == found
+
+
 @pytest.mark.parametrize("option", ["--json", "--markdown", "--plot"])
 def test_where_nothing_can_be_written_nothing_is_measured(
     option: str, capsys: pytest.CaptureFixture[str]

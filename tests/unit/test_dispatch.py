@@ -277,7 +277,7 @@ def test_a_winner_without_room_is_told_and_asked_for_again(
     assert FakePlan.made == ["tiles:t=4"] * 3
 
 
-def test_a_winner_without_room_is_asked_for_at_once_where_plans_were_let_go(box: Store) -> None:
+def test_a_winner_without_room_is_asked_for_at_once_where_plans_were_evicted(box: Store) -> None:
     box.add(record(4))
     other = Problem.parse("c1h8k8r1")
     planned(other, RUNTIME)
@@ -342,7 +342,7 @@ def test_what_was_tuned_is_forgotten_with_all_layers_alike() -> None:
     assert kept == list(texts[3:])
 
 
-def test_what_a_failed_plan_holds_is_let_go_before_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_failed_plan_holds_is_freed_before_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its workspace may be what the next one has no room for."""
     held: list[weakref.ref[Any]] = []
 
@@ -466,7 +466,7 @@ def test_a_failure_is_tried_again() -> None:
     assert choose()[0] == "tiles:t=1"
 
 
-def test_plans_are_let_go_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_plans_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_cache, "MOST_PLANS", 3)
     layers = [Problem.parse(f"c{c}h8k8r1") for c in range(1, 6)]
     plans = [planned(p, RUNTIME) for p in layers]
@@ -475,7 +475,7 @@ def test_plans_are_let_go_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned(layers[0], RUNTIME) is not plans[0]
 
 
-def test_plans_are_let_go_where_their_workspaces_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plans_are_evicted_where_their_workspaces_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 80 bytes of memory 10 may be workspaces; one that needs more stays until the next is made."""
     layers = [Problem.parse(f"c{c}h8k8r1") for c in range(1, 5)]
     other: Any = SimpleNamespace(device=DEVICE, compiler="c1", memory_bytes=lambda: 80)
@@ -516,7 +516,7 @@ def test_where_there_is_no_room_the_others_go(monkeypatch: pytest.MonkeyPatch) -
     tries.clear()
     with pytest.raises(OutOfMemory, match="5 GB"):
         planned(Problem.parse("c2h8k8r1"), RUNTIME)
-    assert len(tries) == len(set(tries)), "there is nothing to let go of"
+    assert len(tries) == len(set(tries)), "there is nothing to evict"
 
 
 @pytest.mark.parametrize("drop", [

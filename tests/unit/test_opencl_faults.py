@@ -221,7 +221,7 @@ def test_threads_make_kernels_one_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("name", ["<generated: 'pyopencl invoker for 'x'-1'>", "<pyopencl invoker for 'x'>"])
-def test_the_text_of_code_that_pyopencl_makes_is_let_go(name: str) -> None:
+def test_the_text_of_code_that_pyopencl_makes_is_freed(name: str) -> None:
     """Old versions (2024.2) give each kernel one name: pytools warned of the second program that has it."""
 
     def all_kernels() -> list[Any]:

@@ -122,18 +122,59 @@ def test_the_browser_test_sees_errors(tmp_path: Path, written: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "log"), [(0.3, 70, True), (1, 3, True), (0, 9, False), (2, 2.5, False)]
+    ("low", "high", "log"),
+    [
+        (0.3, 70, True), (1, 3, True), (1e-15, 1e15, True), (5e-324, 1.7e308, True),
+        (0, 9, False), (2, 2.5, False),
+    ],  # fmt: skip
 )
 def test_axes_have_ticks_in_order(low: float, high: float, log: bool) -> None:
     axis = Axis(low, high, 100, 500, log)
     ticks = axis.ticks()
-    assert ticks == sorted(ticks) and len(ticks) >= 2 and all(low <= tick <= high for tick in ticks)
+    assert ticks == sorted(ticks) and 2 <= len(ticks) <= 32 and all(low <= tick <= high for tick in ticks)
     places = [axis.at(tick) for tick in ticks]
     assert places == sorted(places) and places[0] >= 100 and places[-1] <= 500
 
 
 def test_numbers() -> None:
     assert [number(v) for v in (0.05, 1, 20, 1000, 2.5e6, 1e9)] == ["0.05", "1", "20", "1k", "2.5M", "1G"]
+    assert number(1e308) == "1e+308"
+
+
+@pytest.mark.parametrize("form", ["--html", "--markdown", "table"])
+def test_a_file_of_absurd_figures_has_a_readable_table(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever edits a file may write any; an error may be of any size, since an answer may be wrong."""
+    found = json.loads(RESULTS.read_text())
+    found["device"] |= {"lanes": 10**300, "clock_ghz": 1e308}
+    slow, fast, wrong, lowest = found["rows"][:4]
+    slow["floor_us"] = slow["ours"]["workspace_bytes"] = 10**15
+    slow["ours"]["cold_us"] = 1e-15
+    fast["ours"] |= {"cold_us": 1e15, "noisy": True, "stolen": 1e15}
+    wrong["ours"] |= {"worst": 1.7e308, "max_error": 1e308}
+    lowest["ours"]["worst"] = 5e-324
+    (file := tmp_path / "absurd.json").write_text(json.dumps(found))
+    assert main(["report", str(file), *([] if form == "table" else [form, "-"])]) == 0
+    shown = capsys.readouterr().out
+    assert not re.search(r"[0-9][0-9,]{40}|\b(nan|inf)\b", shown)
+    assert "1e+30x‡" in shown and "1.7e+308" in shown
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 5e-324, 0, 10**300])
+def test_absurd_figures_of_a_study_have_a_readable_table(
+    value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = json.loads((Path(__file__).parent / "study_sample.json").read_text())
+    above_0 = ("time_us", "speedup", "published_speedup", "best_us")
+    for part in study["parts"]:
+        for row in part["rows"]:
+            figures = [key for key, was in row.items() if type(was) in (int, float) and key not in above_0]
+            row |= dict.fromkeys(figures, value)
+    (file := tmp_path / "study.json").write_text(json.dumps(study))
+    for form in ([], ["--html", "-"], ["--markdown", "-"]):
+        assert main(["report", str(file), *form]) == 0
+        assert not re.search(r"[0-9][0-9,]{40}|\b(nan|inf)\b", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("name", ["speedup", "published_speedup", "time_us"])
@@ -147,6 +188,20 @@ def test_a_study_whose_figures_no_axis_has_is_an_error(
     assert main(["report", str(file), "--html", str(tmp_path / "page.html")]) == 2
     said = f"parts[0].rows[0].{name}: must be a number from 1e-15 to 1e+15, got {value!r}\n"
     assert (shown := capsys.readouterr().err).endswith(said) and len(shown.splitlines()) == 1
+
+
+@pytest.mark.parametrize("value", [-1.0, 1e-320, 1e308])
+def test_a_search_at_an_absurd_time_is_an_error(
+    value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = json.loads((Path(__file__).parent / "study_sample.json").read_text())
+    rows = [{"layer": "A", "strategy": "b", "best_us": 1.0, "elapsed_s": found} for found in (0, 2.0, value)]
+    file = tmp_path / "study.json"
+    for count, status in ((2, 0), (3, 2)):
+        study["parts"] = [study["parts"][0] | {"chart": "curve", "rows": rows[:count]}]
+        file.write_text(json.dumps(study))
+        assert main(["report", str(file), "--html", str(tmp_path / "page.html")]) == status
+    assert "parts[0].rows[2].elapsed_s: must be" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

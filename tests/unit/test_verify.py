@@ -453,7 +453,7 @@ def test_what_runs_on_arrays_that_are_not_aligned_is_checked_too(text: str, apar
         assert not verifier.spoilt
 
 
-def test_what_runs_there_is_let_go_before_the_candidate_is_timed(apart: None) -> None:
+def test_what_runs_there_is_freed_before_the_candidate_is_timed(apart: None) -> None:
     verifier = Verifier(Host(), PROBLEM)
     candidate = verifier.candidate(CONFIG)
     before = candidate.plan.allocated_bytes

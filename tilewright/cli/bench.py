@@ -42,12 +42,9 @@ Peers = Annotated[
     ),
 ]
 Markdown = Annotated[
-    Path | None,
-    typer.Option("--markdown", metavar="FILE", help="Write the table as Markdown; - prints only that."),
+    Path | None, options.file_option("--markdown", "Write the table as Markdown; - prints only that.")
 ]
-Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Plot the ratios to a .svg, .png or .pdf file.")
-]
+Plot = Annotated[Path | None, options.file_option("--plot", "Plot the ratios to a .svg, .png or .pdf file.")]
 AllFamilies = Annotated[
     bool, typer.Option("--all-families", help="Add a column with the best time of each kernel family.")
 ]

@@ -90,7 +90,9 @@ def _confirmed(store: Store) -> bool:
 
 @app.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; - prints it.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", parser=options.file, help="The file to write; - prints it.")
+    ],
     layer: Annotated[
         str | None, typer.Argument(metavar="LAYER", help="Export only this layer. Default: all.")
     ] = None,
@@ -119,7 +121,10 @@ def export(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Written by 'cache export'; - reads it.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", parser=options.file, help="Written by 'cache export'; - reads it."),
+    ],
 ) -> None:
     """Read winners that someone shared.
 

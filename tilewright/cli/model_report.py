@@ -25,12 +25,10 @@ if TYPE_CHECKING:
 
 SUITES = ("resnet", "yolo9000")
 Records = Annotated[
-    Path | None,
-    typer.Option("--records", metavar="FILE", help="Replay the trials in this file; needs no device."),
+    Path | None, options.file_option("--records", "Replay the trials in this file; needs no device.")
 ]
 Save = Annotated[
-    Path | None,
-    typer.Option("--save", metavar="FILE", help="Write the trials that were used to a gzip file."),
+    Path | None, options.file_option("--save", "Write the trials that were used to a gzip file.")
 ]
 Layers = Annotated[
     list[str] | None, typer.Argument(metavar="LAYERS", help=f"Default: {' and '.join(SUITES)}.")

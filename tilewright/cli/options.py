@@ -6,7 +6,7 @@ Everything a user typed is checked before anything slow begins.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,23 @@ from tilewright.errors import ProblemError, TilewrightError
 from tilewright.kernels import FAMILIES, pick
 from tilewright.problem import LAYOUTS, PRECISIONS, shapes
 from tilewright.tuning.budget import Budget
+
+
+def file(name: str) -> Path:
+    """Parse the name of a file. An empty one, e.g. from an unset variable, does not mean the current folder.
+
+    Raises:
+        typer.BadParameter: it is empty; typer adds the option.
+    """
+    if not name:
+        raise typer.BadParameter("the name is empty; name a file")
+    return Path(name)
+
+
+def file_option(name: str, told: str) -> Any:
+    """Return an option that names a file."""
+    return typer.Option(name, metavar="FILE", parser=file, help=told)
+
 
 Problems = Annotated[
     list[str],
@@ -141,10 +158,7 @@ ConfigText = Annotated[
         "Default: the tuned winner; if there is none, that of a similar layer, or the model's choice.",
     ),
 ]
-JsonFile = Annotated[
-    Path | None,
-    typer.Option("--json", metavar="FILE", help="Write the results as JSON; - prints only that."),
-]
+JsonFile = Annotated[Path | None, file_option("--json", "Write the results as JSON; - prints only that.")]
 MAX_LAYERS = 1000
 
 

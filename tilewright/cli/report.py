@@ -22,16 +22,13 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="RESULTS",
+        parser=options.file,
         help="Files written by bench --json or study --json. Default: those in benchmarks/.",
     ),
 ]
-Html = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write one HTML page of tables and charts.")
-]
-Markdown = Annotated[
-    Path | None, typer.Option("--markdown", metavar="FILE", help="Write the tables as Markdown.")
-]
-Csv = Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows as CSV.")]
+Html = Annotated[Path | None, options.file_option("--html", "Write one HTML page of tables and charts.")]
+Markdown = Annotated[Path | None, options.file_option("--markdown", "Write the tables as Markdown.")]
+Csv = Annotated[Path | None, options.file_option("--csv", "Write the rows as CSV.")]
 Worst = Annotated[
     int | None,
     typer.Option(

@@ -41,16 +41,11 @@ Name = Annotated[
 Quick = Annotated[
     bool, typer.Option("--quick", help="Use smaller layers: each study takes under 2 minutes on a CPU.")
 ]
-Html = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML page with charts; - prints it.")
-]
+Html = Annotated[Path | None, options.file_option("--html", "Write an HTML page with charts; - prints it.")]
 Markdown = Annotated[
-    Path | None,
-    typer.Option("--markdown", metavar="FILE", help="Write the tables as Markdown; - prints only them."),
+    Path | None, options.file_option("--markdown", "Write the tables as Markdown; - prints only them.")
 ]
-Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Plot the ladder to a .svg, .png or .pdf file.")
-]
+Plot = Annotated[Path | None, options.file_option("--plot", "Plot the ladder to a .svg, .png or .pdf file.")]
 Budget = Annotated[
     str | None,
     typer.Option(

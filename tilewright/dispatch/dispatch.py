@@ -12,7 +12,7 @@ from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.plan import Plan
-from tilewright.plans.plan_cache import CacheEntry, entry_of, let_go_oldest, with_room
+from tilewright.plans.plan_cache import CacheEntry, entry_of, evict_oldest, with_room
 from tilewright.plans.provenance import GUESSED, Basis, Provenance, Replaced
 from tilewright.plans.request import Request
 from tilewright.problem import DTYPES, Problem
@@ -49,9 +49,9 @@ def layer_plan(request: Request, runtime: Runtime, store: Store | None = None) -
 
 
 def _kept(found: CacheEntry, plan: Plan, runtime: Runtime) -> LayerPlan:
-    layer = found.layer = LayerPlan(plan)
-    found.provisional = _had_no_room(plan) or plan.why.basis in GUESSED
-    let_go_oldest(runtime, plan)
+    layer = LayerPlan(plan)
+    found.fill(layer, provisional=_had_no_room(plan) or plan.why.basis in GUESSED)
+    evict_oldest(runtime, plan)
     found.tried()
     return layer
 

@@ -28,7 +28,7 @@ def tune_once(
 ) -> TuneResult:
     """Return the result of a layer's earlier tuning, or tune it now.
 
-    Cached plans of the layer are then dropped, and those of similar layers, which may use its winner.
+    Cached plans of the layer are then evicted, and those of similar layers, which may use its winner.
 
     Args:
         problem, wanted, progress, children: as for ``tuner.tune``.

@@ -18,7 +18,7 @@ from tilewright.plans.binding import Binding, Given
 from tilewright.plans.bound_call import BoundCall, BoundLaunches
 from tilewright.plans.packed import Packed, packed_memory
 from tilewright.plans.plan import Plan
-from tilewright.plans.plan_cache import let_go_oldest, with_room
+from tilewright.plans.plan_cache import evict_oldest, with_room
 from tilewright.plans.provenance import Basis, Provenance
 from tilewright.plans.stream_plans import StreamPlan, StreamPlans
 from tilewright.problem import Problem
@@ -177,7 +177,7 @@ class LayerPlan:
         """Run on arrays that were looked at; a filter among them is packed first.
 
         ``layout``: in which the caller sees shapes; only with nchw a channels_last tensor is (N, C, H, W). If
-        memory runs out, cached plans of other layers are dropped and it runs once more.
+        memory runs out, cached plans of other layers are evicted and it runs once more.
         """
         return with_room(self.plan.runtime, self.plan, self._run, given, packed_w, layout)
 
@@ -286,8 +286,8 @@ class LayerPlan:
                     settle(runtime)
                 raise
             grown = own.has_grown()
-        if grown and not runtime.is_recording(stream):  # a graph may use what is let go
-            let_go_oldest(runtime, self.plan)
+        if grown and not runtime.is_recording(stream):  # a graph may use what is evicted
+            evict_oldest(runtime, self.plan)
 
     def _refuse_forked(self) -> None:
         """Refuse a forked child before it waits for a lock: the thread that held it is in the parent only."""

@@ -1,6 +1,6 @@
 """An LRU cache of plans, bounded by their number and by the memory that they hold.
 
-If a plan runs out of memory, all others on its device are dropped, and it tries once more.
+If a plan runs out of memory, all others on its device are evicted, and it tries once more.
 """
 
 from __future__ import annotations
@@ -32,17 +32,24 @@ Key = tuple[Request, int, tuple[str, bool] | None]  # with the runtime's id, and
 
 @dataclass(eq=False)
 class CacheEntry:
-    """A plan, or the slot for one; whoever finds it empty, under the lock, makes the plan."""
+    """A plan, or the slot for one; whoever finds it empty, under the lock, makes the plan.
+
+    Only its methods change it, and they are called under the lock.
+    """
 
     layer: LayerPlan | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     provisional: bool = False  # a stored winner may take the plan's place, once there is one, or room for it
-    _tried: tuple[int, float] = (0, 0.0)  # when a better plan was last looked for: dropped plans, and seconds
+    _tried: tuple[int, float] = (0, 0.0)  # when a better plan was last looked for: plans evicted, and seconds
     _seen: object = None  # the state of the store at that time
+
+    def fill(self, layer: LayerPlan, provisional: bool) -> None:
+        """Hold a plan that was made, in place of the one before."""
+        self.layer, self.provisional = layer, provisional
 
     def tried(self) -> None:
         """Remember that a better plan was looked for just now."""
-        self._tried = _let_go, time.monotonic()
+        self._tried = _evicted, time.monotonic()
 
     def saw(self, state: object) -> bool:
         """Remember the state of the store; return whether it has changed."""
@@ -50,9 +57,9 @@ class CacheEntry:
         return state != before
 
     def may_change(self) -> bool:
-        """Whether it is worth looking again: plans were dropped since, or RETRY_S have passed."""
-        let_go, then_s = self._tried
-        return let_go != _let_go or time.monotonic() - then_s >= RETRY_S
+        """Whether it is worth looking again: plans were evicted since, or RETRY_S have passed."""
+        evicted, then_s = self._tried
+        return evicted != _evicted or time.monotonic() - then_s >= RETRY_S
 
     def has(self, plan: Plan | None) -> bool:
         """Whether it is the entry of a plan."""
@@ -66,48 +73,48 @@ class CacheEntry:
 
 _plans: OrderedDict[Key, CacheEntry] = OrderedDict()
 _lock = threading.Lock()  # of the dict, never held for long
-_let_go = 0  # how many plans were dropped so far
+_evicted = 0  # how many plans, so far
 
 
 def entry_of(key: Key) -> CacheEntry:
     """Return the entry of a key, a new one if there is none, and mark it as most recently used."""
-    dropped = []  # here and below: freed after the lock is released, since freeing memory takes a while
+    evicted = []  # here and below: freed after the lock is released, since freeing memory takes a while
     with _lock:
         found = _plans.setdefault(key, CacheEntry())
         _plans.move_to_end(key)
         while len(_plans) > MOST_PLANS:
-            dropped.append(_drop(next(iter(_plans))))
+            evicted.append(_evict(next(iter(_plans))))
     return found
 
 
 def forget(problem: Problem | None = None, likeness: Callable[[Problem], Problem] = lambda one: one) -> None:
-    """Drop the plans of a problem (None: of all), so that its next use asks the store again.
+    """Evict the plans of a problem (None: of all), so that its next use asks the store again.
 
-    Plans of problems with the same ``likeness`` are dropped too, since they may use its winner.
+    Plans of problems with the same ``likeness`` are evicted too, since they may use its winner.
     """
-    dropped, mine = [], None if problem is None else likeness(problem)
+    evicted, mine = [], None if problem is None else likeness(problem)
     with _lock:
         for key in [key for key in _plans if mine is None or likeness(key[0].problem) == mine]:
-            dropped.append(_drop(key))
+            evicted.append(_evict(key))
 
 
 def make_room(runtime: Runtime, keep: Plan | None = None) -> bool:
-    """Drop the plans on a device that hold memory, except one; return whether there were any."""
+    """Evict the plans on a device that hold memory, except one; return whether there were any."""
     with _lock:
         theirs = {
             key: one for key, one in _plans.items()
             if _bytes_on(runtime, key, one) and not one.has(keep)
         }  # fmt: skip
         for key in theirs:
-            _drop(key)
+            _evict(key)
     return bool(theirs)
 
 
 def with_room(runtime: Runtime, keep: Plan | None, make: Callable[..., T], *given: Any) -> T:
-    """Call ``make``; if it runs out of memory, drop the cached plans on the device except one, and retry.
+    """Call ``make``; if it runs out of memory, evict the cached plans on the device except one, and retry.
 
     Raises:
-        OutOfMemory: the retry failed too, or there was nothing to drop.
+        OutOfMemory: the retry failed too, or there was nothing to evict.
     """
     try:
         return make(*given)
@@ -118,12 +125,12 @@ def with_room(runtime: Runtime, keep: Plan | None, make: Callable[..., T], *give
     return make(*given)
 
 
-def let_go_oldest(runtime: Runtime, newest: Plan) -> None:
-    """Drop the least recently used plans on a device until the others fit the limit.
+def evict_oldest(runtime: Runtime, newest: Plan) -> None:
+    """Evict the least recently used plans on a device until the others fit the limit.
 
     To be called when a plan was made, or has grown: that plan stays.
     """
-    let_go = []
+    evicted = []
     with _lock:
         sizes = {key: _bytes_on(runtime, key, one) for key, one in _plans.items()}
         over = sum(sizes.values())
@@ -131,14 +138,14 @@ def let_go_oldest(runtime: Runtime, newest: Plan) -> None:
             over -= runtime.memory_bytes() // OF_MEMORY
         for key, nbytes in sizes.items():
             if over > 0 and nbytes and not _plans[key].has(newest):
-                let_go.append(_drop(key))
+                evicted.append(_evict(key))
                 over -= nbytes
 
 
-def _drop(key: Key) -> CacheEntry:
+def _evict(key: Key) -> CacheEntry:
     """Remove a plan from the cache; it is freed when nobody refers to it."""
-    global _let_go
-    _let_go += 1
+    global _evicted
+    _evicted += 1
     return _plans.pop(key)
 
 

@@ -19,6 +19,7 @@ from tilewright.report.table import (
     figure_text,
     floor_text,
     markdown,
+    whole_text,
 )
 from tilewright.studies.document import StudyResult
 from tilewright.studies.study import Column, PartResult, Value
@@ -106,11 +107,11 @@ def cell(column: Column, value: Value) -> str:
     if column.unit == "bytes":
         return bytes_text(round(value))
     if column.unit == "x":
-        return f"{value:.3g}x" if value < 100 else f"{value:.0f}x"
+        return f"{value:.3g}x" if value < 100 else f"{whole_text(value)}x"
     if column.key == "floor_share":
         return floor_text(value)
     if column.unit == "%":
-        return f"{value:.0f}%"
+        return f"{whole_text(value)}%"
     return figure_text(value, 3)
 
 
@@ -119,7 +120,7 @@ def duration(us: float) -> str:
     for factor, unit in ((1.0, "us"), (1e3, "ms")):
         if us < 999.5 * factor:  # what rounds to 1000 is shown as 1 of the next unit
             return f"{us / factor:.3g} {unit}"
-    return f"{us / 1e6:.3g} s" if us < 999.5e6 else f"{us / 1e6:.0f} s"
+    return f"{us / 1e6:.3g} s" if us < 999.5e6 else f"{whole_text(us / 1e6)} s"
 
 
 def heading(result: StudyResult) -> str:

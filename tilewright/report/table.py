@@ -12,6 +12,7 @@ from tilewright.record import NOISY, STOLEN
 NONE = "–"
 NOISY_MARK = "~"
 NOISY_NOTE = f"~ noisy: ± is over {NOISY:.0%} of the time; measure again when the machine is idle"
+_HUGE = 1e15  # figures from here on get an exponent: none was measured, but a file may hold any
 BEATS_MARK = "‡"
 BEATS_NOTE = f"{BEATS_MARK} beats the floor: fast algorithms multiply less; else the calibration was too low"
 
@@ -67,17 +68,27 @@ def time_text(value_us: float | None) -> str:
     """Return a time in us with three significant digits."""
     if value_us is None:
         return NONE
-    return f"{value_us:.0f}" if value_us >= 100 else f"{value_us:.3g}"
+    return whole_text(value_us) if value_us >= 100 else f"{value_us:.3g}"
+
+
+def whole_text(value: float, form: str = ".0f") -> str:
+    """Return a figure as ``form`` says, without decimals by default; an absurdly large one as 1e+30."""
+    return f"{value:{form}}" if abs(value) < _HUGE else f"{value:.3g}"
 
 
 def figure_text(value: float, digits: int = 4) -> str:
     """Return a figure with at least this many significant digits, and no exponent if large: 0.125, 12,345."""
-    return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+    return whole_text(value, ",.0f") if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+
+
+def percent_text(share: float) -> str:
+    """Return a share in percent."""
+    return f"{share:.0%}" if abs(share) < _HUGE / 100 else f"{share:.3g}x"
 
 
 def floor_text(share: float | None) -> str:
     """Return floor / time as text, marked if it is over 100%."""
-    return NONE if share is None else f"{share:.0%}" + BEATS_MARK * beats_floor(share)
+    return NONE if share is None else percent_text(share) + BEATS_MARK * beats_floor(share)
 
 
 def beats_floor(share: float | None) -> bool:
@@ -92,7 +103,7 @@ def bytes_text(count: int) -> str:
         if value < 1000:
             break
         value, unit = value / 1024, larger
-    return f"{value:.0f}{unit}" if value >= 10 or not unit else f"{value:.1f}{unit}"
+    return f"{whole_text(value)}{unit}" if value >= 10 or not unit else f"{value:.1f}{unit}"
 
 
 def width_text(time_us: float | None, ci95_us: float | None) -> str:
@@ -102,7 +113,7 @@ def width_text(time_us: float | None, ci95_us: float | None) -> str:
 
 def ratio_text(value: float | None) -> str:
     """Return a ratio with two decimals."""
-    return NONE if value is None else f"{value:.2f}"
+    return NONE if value is None else whole_text(value, ".2f")
 
 
 def noisy_notes(figures: Iterable[tuple[bool, float]]) -> tuple[str, ...]:
@@ -111,7 +122,7 @@ def noisy_notes(figures: Iterable[tuple[bool, float]]) -> tuple[str, ...]:
     wide = (NOISY_NOTE,) if any(share <= STOLEN for share in stolen) else ()
     if (most := max(stolen, default=0.0)) <= STOLEN:
         return wide
-    taken = f"{most:.0%}" if len(stolen) == 1 else f"up to {most:.0%}"
+    taken = percent_text(most) if len(stolen) == 1 else f"up to {percent_text(most)}"
     return *wide, f"{NOISY_MARK} the host took {taken} of the CPU's time while this was measured"
 
 

@@ -16,6 +16,7 @@ FORMAT = "tilewright-study"
 MOST = sys.float_info.max
 PERCENT = "of_floor"  # of older documents: 100 times floor_share
 _ABOVE_0 = ("time_us", "speedup", "published_speedup", "best_us")  # on logarithmic axes in charts
+_NO_LESS = ("elapsed_s",)  # 0 or more, likewise; no chart shows 0
 _DRAWN = {  # keys that a part's charts read from each row
     "ladder": ("step",), "sweep": ("step",), "bars": ("step", "problem"), "model": ("step", "problem"),
     "curve": ("strategy",),
@@ -124,6 +125,8 @@ def _cells(f: Fields, drawn: tuple[str, ...]) -> dict[str, Value]:
             raise f.bad(name, "a finite number")
         if name in _ABOVE_0 and value is not None:
             f.number(name, TINY)
+        if name in _NO_LESS and value is not None:
+            f.figure(name)
     for name in drawn:
         f.string(name)
     return f.data

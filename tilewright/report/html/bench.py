@@ -8,7 +8,7 @@ from tilewright.report.html.page import Cell, Section, device_table, heading, no
 from tilewright.report.html.svg import Bar
 from tilewright.report.results import Results
 from tilewright.report.results_table import ran_peers, results_table
-from tilewright.report.table import BEATS_MARK, NOISY_MARK, Table, time_text
+from tilewright.report.table import BEATS_MARK, NOISY_MARK, Table, ratio_text, time_text
 
 
 def bench_section(name: str, results: Results) -> Section:
@@ -66,7 +66,7 @@ def _ratios(row: BenchRow, peers: list[str]) -> dict[str, tuple[float, str]]:
         value = row.over_ours(peer)
         if value:
             figure = row.peers[peer]
-            said = f"{row.name}: {peer} takes {time_text(figure.cold_us)} us, {value:.2f} times ours"
+            said = f"{row.name}: {peer} takes {time_text(figure.cold_us)} us, {ratio_text(value)} times ours"
             found[peer] = (value, f"{said}\n{figure.detail}\n{row.problem}\n{row.ours.config}")
     return found
 

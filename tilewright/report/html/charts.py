@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
@@ -27,7 +28,7 @@ from tilewright.report.html.svg import (
     text,
     tip,
 )
-from tilewright.report.table import figure_text
+from tilewright.report.table import figure_text, whole_text
 
 HEIGHT = 340
 _ROW, _LABELS = 20, 250  # of horizontal bars: height of a row, width of the labels
@@ -53,7 +54,7 @@ def roofline(points: Sequence[Point], names: Sequence[str], device: Mapping[str,
     slope = read_gbs * 1e-3  # TFLOP/s per (flop per byte)
     start = max(x.low, y.low / slope)
     roof = f"M{x.at(start):.1f} {y.at(start * slope):.1f}L{x.at(ridge):.1f} {y.at(tflops):.1f}H{x.end:.1f}"
-    said = f"{read_gbs:,.0f} GB/s"
+    said = f"{whole_text(read_gbs, ',.0f')} GB/s"
     body = [
         *frame(x, y, "flops per byte, each input and output once", "TFLOP/s"),
         f'<path class="roof" d="{roof}"/>',
@@ -102,8 +103,8 @@ def ladder(bars: Sequence[Bar], unit: str, outline: str = "", limit: float | Non
     values = [v for bar in bars for v in (bar.value, bar.outline) if v]
     if not values:
         return ""
-    low = min(*values, limit or values[0]) / 1.5
-    x = Axis(low, max(*values, limit or values[0]) * 1.2, _LABELS, WIDTH - 70, True)
+    low, high = min(*values, limit or values[0]) / 1.5, max(*values, limit or values[0]) * 1.2
+    x = Axis(low, min(high, sys.float_info.max), _LABELS, WIDTH - 70, True)
     bottom = TOP + _ROW * len(bars)
     body = []
     for value in x.ticks():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright import __version__
-from tilewright.errors import count
+from tilewright.errors import count, shortened
 
 _HERE = Path(__file__).parent
 _OPEN = 6  # most remarks that are shown unfolded
@@ -110,4 +110,6 @@ def device_table(device: Mapping[str, Any]) -> str:
 
 
 def _fact(value: Any) -> str:
-    return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return shortened(f"{value:,}", 30) if type(value) is int else str(value)

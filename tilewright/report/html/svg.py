@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -25,7 +26,7 @@ class Axis:
         """Return the position of a value; values outside the range are clamped."""
         value = min(max(value, self.low), self.high)
         if self.log:
-            share = math.log(value / self.low) / math.log(self.high / self.low)
+            share = _logs(value, self.low) / _logs(self.high, self.low)
         else:
             share = (value - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
@@ -33,7 +34,8 @@ class Axis:
     def ticks(self) -> list[float]:
         """Return round values for the tick marks."""
         if self.log:
-            decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            decades = range(first, min(last, sys.float_info.max_10_exp) + 1, 1 + (last - first) // 20)
             steps = (1, 2, 5) if len(decades) <= 4 else (1,)
             found = [step * 10.0**decade for decade in decades for step in steps]
         else:
@@ -74,7 +76,9 @@ def picture(body: Iterable[str], height: float, title: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return the label of a tick: 0.5, 20, 1k."""
+    """Return the label of a tick: 0.5, 20, 1k, 1e+30."""
+    if abs(value) >= 1e15:
+        return f"{value:.0e}"
     for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
             return f"{value / factor:g}{unit}"
@@ -136,6 +140,11 @@ def legend(names: Sequence[str], y: float, hollow: str = "") -> list[str]:
         parts.append(text(at + 14, y, name))
         at += 36 + 7.2 * len(name)
     return parts
+
+
+def _logs(value: float, low: float) -> float:
+    """Return log(value / low), where the quotient may be larger than any float."""
+    return math.log(value) - math.log(low)
 
 
 def _round_step(rough: float) -> float:
