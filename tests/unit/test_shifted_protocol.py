@@ -80,7 +80,7 @@ SLIPS = (
      ", not |arrivals|all wait"),
     ("__reduce_add_sync(0xffffffffu, numbers)", "numbers", "images", ", not |all wait"),
     ("c < CHANNELS_OF(run) ?", "c < CHANNELS ?", "one buffer", "a copy of|all wait"),
-    ("}\n            __syncwarp();\n            UNROLL", "}\n            UNROLL", "one buffer",
+    ("}\n            __syncwarp();\n            EACH_IMAGE", "}\n            EACH_IMAGE", "one buffer",
      ", not |all wait"),
     (" + piece.at * (int)sizeof(in_t)", "", "planes that begin anywhere", ", not "),
     ("find_piece(&b, i, c)", "find_piece(&b, 0, c)", "across images", ", not |all wait|a copy of"),

@@ -94,16 +94,19 @@ INLINE Block find_block(int id) {
 #define START(b, image) ((FIRST_ROW(b, image) * STR_H - PAD_T) * W + (b)->q0 * STR_W - PAD_L)
 
 typedef struct {
-    int image, p, q, to, there;  // image of the tile; number of a plane of y; whether there is such an output
+    int image, p, q, to;  // image of the tile; row, column, number of a plane of y
+    int in_rows, there;   // whether there are such an image and row; such an output
 } Pixel;
 
 INLINE Pixel find_pixel(const Block *b, int px) {
     Pixel one;
-    const int p0 = ACROSS ? 0 : b->p0, at = b->ahead + px, of_image = at % PIXELS;
-    one.image = at / PIXELS;
+    const int p0 = ACROSS ? 0 : b->p0, at = b->ahead + px;
+    one.image = IMAGES == 1 ? 0 : at / PIXELS;
+    const int of_image = at - one.image * PIXELS, in_tile = px < TILE_PIXELS && (IMAGES == 1 || one.image < b->images);
     one.p = p0 + of_image / WIDE, one.q = b->q0 + of_image % WIDE;
     one.to = WIDE == Q ? p0 * Q + of_image : one.p * Q + one.q;
-    one.there = one.image < b->images && (WIDE == Q ? one.to < P * Q : one.p < P && one.q < Q);
+    one.in_rows = in_tile && one.p < P;
+    one.there = WIDE == Q ? in_tile && one.to < P * Q : one.in_rows && one.q < Q;
     return one;
 }
 
@@ -130,7 +133,7 @@ INLINE Lane find_lane(const Block *b, int warp, int lane) {
     me.t = lane % 4, me.rows = 0, me.columns = 0;
     UNROLL for (int h = 0; h < 2; h++) {
         const Pixel one = find_pixel(b, PIXEL_OF(warp, lane, h));
-        const int is_one = one.image < b->images && one.p < P, image = is_one ? one.image : 0;
+        const int is_one = one.in_rows, image = is_one ? one.image : 0;
         me.image[h] = image;
         me.place[h] = is_one ? (one.p - FIRST_ROW(b, image)) * STR_H * W + (one.q - b->q0) * STR_W : 0;
         UNROLL for (int r = 0; r < R; r++) {

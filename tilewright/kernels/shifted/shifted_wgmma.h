@@ -18,7 +18,13 @@
 #define X_FULL(slot) (bars + 8 * (2 * STAGES + (slot)))
 #define X_EMPTY(slot) (bars + 8 * (2 * STAGES + X_STAGES + (slot)))
 #define SENDERS 3  // warps that send planes
-#define PIECES (ACROSS ? IMAGES : 1)  // of a plane, of other images others
+#if ACROSS  // of each image another piece of a plane
+#define PIECES IMAGES
+#define EACH_IMAGE(image) UNROLL for (int image = 0; image < IMAGES; image++) if (image < images)
+#else
+#define PIECES 1
+#define EACH_IMAGE(image) NO_UNROLL for (int image = 0; image < images; image++)
+#endif
 // If there is a buffer for each step, the filters come once for all of the block's tiles.
 #define KEEPS (STAYS && STAGES >= STEPS)
 #define ALL_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory")  // met on two ways through the block
@@ -51,19 +57,17 @@ INLINE void send_planes(unsigned char *shared, const in_t *x, shared_t bars, int
         NO_UNROLL for (int run = b.first / R; run <= (b.last - 1) / R; run++) {
             const int images = c < CHANNELS_OF(run) ? b.images : 0;
             int numbers = 0;
-            UNROLL for (int image = 0; image < IMAGES; image++)
-                if (image < images) numbers += pieces[image % PIECES].count;
+            EACH_IMAGE(image) numbers += pieces[image % PIECES].count;
             const int all = __reduce_add_sync(0xffffffffu, numbers) * (int)sizeof(in_t);
             if (lane == 0) {
                 bar_wait(X_EMPTY(slot), parity);
                 bar_expect(X_FULL(slot), all);
             }
             __syncwarp();
-            UNROLL for (int image = 0; image < IMAGES; image++) {
+            EACH_IMAGE(image) {
                 const Piece piece = pieces[image % PIECES];
-                if (image < images)
-                    copy_bulk(to + slot * X_BYTES + IMAGE_AT(&b, image) + piece.at * (int)sizeof(in_t),
-                              x + RUN_OF(&b, image, run) + piece.low, piece.count * (int)sizeof(in_t), X_FULL(slot));
+                copy_bulk(to + slot * X_BYTES + IMAGE_AT(&b, image) + piece.at * (int)sizeof(in_t),
+                          x + RUN_OF(&b, image, run) + piece.low, piece.count * (int)sizeof(in_t), X_FULL(slot));
             }
             __syncwarp();
             NEXT(slot, parity, X_STAGES);
@@ -86,7 +90,7 @@ INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me
     UNROLL for (int half = 0; half < 2; half++) {
         unsigned words[2][WORDS + 1];
         UNROLL for (int e = 0; e < 2; e++) {
-            const int c = CHANNEL_OF(i, half) + e, moved = (TAP_BYTES(r, 0) + me->from[e]) % 4;
+            const int c = CHANNEL_OF(i, half) + e, moved = (TAP_BYTES(r, 0) + me->from[e]) & 3;
             const unsigned char *from = run + me->from[e] + c * PITCH - moved;
             UNROLL for (int k = 0; k <= WORDS; k++) words[e][k] = word_at(from + k * 4, C % CHANNELS == 0 || c < left);
             UNROLL for (int k = 0; k < WORDS; k++)
