@@ -29,15 +29,25 @@ INLINE void add_shares(acc_t v[RUN_OUT], SHARED acc_t *tile, int at) {
 #endif
 }
 
+#define OF_IMAGE (ROWS * COLUMNS)  // outputs of a channel, of an image of the tile
 INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, SHARED acc_t *tile,
                        const Block *b) {
     const int mine = (KB + SC - 1) / SC, first = b->sc * mine, rows = min(mine, b->channels - first);
-    const int runs = TILE_PIXELS / RUN_OUT;  // of a channel
+    const int runs = (ACROSS ? TILE_PIXELS : IMAGES * OF_IMAGE) / RUN_OUT;  // of a channel
     NO_UNROLL for (int item = THREAD(0); item < rows * runs; item += THREADS) {
-        const int row = first + item / runs, px = item % runs * RUN_OUT, k = b->k0 + row;
+        const int row = first + item / runs, k = b->k0 + row;
+#if ACROSS
+        const int px = item % runs * RUN_OUT;
         const Pixel one = find_pixel(b, px);
-        if (!one.there) continue;
-        const offset_t to = ((offset_t)(b->n0 + one.image) * K + k) * (P * Q) + one.to;
+        const int image = one.image, to_plane = one.to, there = one.there;
+#else  // whole rows, or a part of one: numbers of y that follow each other
+        const int image = item % runs * RUN_OUT / OF_IMAGE, at = item % runs * RUN_OUT % OF_IMAGE;
+        const int px = image * PIXELS + (WIDE == COLUMNS ? at : at / COLUMNS * WIDE + at % COLUMNS);
+        const int to_plane = b->p0 * Q + b->q0 + at;
+        const int there = image < b->images && at < (COLUMNS == Q ? (P - b->p0) * Q : Q - b->q0);
+#endif
+        if (!there) continue;
+        const offset_t to = ((offset_t)(b->n0 + image) * K + k) * (P * Q) + to_plane;
         acc_t v[RUN_OUT];
         done_t out[RUN_OUT];
         add_shares(v, tile, row * TILE_PITCH + px);
