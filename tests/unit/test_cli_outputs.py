@@ -285,6 +285,21 @@ def test_where_no_lock_can_be_held_results_are_written_all_the_same(
     assert json.loads((tmp_path / "t.json").read_text()) == {"a": 1}
 
 
+def test_results_of_an_earlier_run_are_set_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("t.json").write_text("earlier")
+    Path("link.json").symlink_to("t.json")
+    for name, old in (("link.json", "earlier"), ("t.json", "first")):
+        kept = ResultsFile(Path(name), resume=False)
+        with kept.alone():
+            said = capsys.readouterr().err
+            assert f"{name} holds results: they become t.json.old when the first layer is done; --res" in said
+            assert not kept.keep("first") and not kept.keep("second" if name == "t.json" else "first")
+        assert Path("t.json.old").read_text().strip('"\n') == old
+    assert Path("link.json").is_symlink() and json.loads(Path("link.json").read_text()) == "second"
+    with ResultsFile(Path("t.json"), resume=True).alone():
+        assert not capsys.readouterr().err
+
+
 @pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
 def test_one_at_a_time_has_a_lock_that_each_removes(tmp_path: Path) -> None:
     inside, most = 0, 0

@@ -1,4 +1,7 @@
-"""The file of --json, for commands that save as they go: a crash or a kill loses only the current layer."""
+"""The file of --json, for commands that save as they go: a crash or a kill loses only the current layer.
+
+Results of an earlier run are worth its hours: without --resume they are set aside, as FILE.old, not replaced.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 
 from tilewright.cli import outputs
 from tilewright.cli.options import OptionError
+from tilewright.cli.screen import remark
 from tilewright.files import locked
 
 
@@ -43,6 +47,14 @@ class ResultsFile:
             return f"; {self._path} is unchanged, as an earlier run left it; run the same command again"
         return "; the same command with --resume continues"
 
+    @property
+    def _old(self) -> Path | None:
+        """Where results of an earlier run go before this one writes its first; None: there are none."""
+        if self._path is None or self._ours:
+            return None
+        real = self._path.resolve()
+        return real.with_name(f"{real.name}.old") if real.is_file() and real.stat().st_size else None
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Hold a lock on the file, within a ``with``, against other commands that save as they go.
@@ -64,6 +76,9 @@ class ResultsFile:
                     ) from None
                 except OSError:
                     pass  # a folder that is read-only or does not support locks
+            if old := self._old:
+                remark(f"{self._path} holds results: they become {old.name} when the first layer is done; "
+                       "--resume adds to them instead")  # fmt: skip
             yield
 
     def keep(self, document: Any) -> str:
@@ -74,8 +89,10 @@ class ResultsFile:
         """
         if self._path is not None:
             try:
+                if old := self._old:
+                    self._path.resolve().replace(old)
                 outputs.write(self._path, outputs.as_json(document), "--json")
-            except OptionError as error:
+            except (OptionError, OSError) as error:
                 return str(error)
             self._ours = True
         return ""
