@@ -187,6 +187,16 @@ def test_no_room_for_the_output_is_one_line(command: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_no_room_for_remarks_leaves_the_results(tmp_path: Path) -> None:
+    """A log on a full disk ends no benchmark of hours."""
+    argv = [sys.executable, "-m", "tilewright", *BENCH, "n1c8h9w9k8r3s3p1-f32", "--json", "t.json"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=full, text=True, timeout=60)
+    assert done.returncode == 0 and "n1c8h9w9k8r3s3p1-f32" in done.stdout
+    assert len(json.loads(Path("t.json").read_text())["rows"]) == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_a_file_without_room_leaves_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*BENCH, "--json", "/dev/full", "--markdown", "t.md"]) == 2
     shown = capsys.readouterr()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -55,8 +56,12 @@ def _console(stderr: bool = False) -> Console:
 
 
 def remark(text: str) -> None:
-    """Print a message to stderr."""
-    print(printable(text), file=sys.stderr, flush=True)
+    """Print a message to stderr. If the disk that a log is on is full, the work goes on without it."""
+    try:
+        print(printable(text), file=sys.stderr, flush=True)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
 
 
 def emit(tables: Table | list[Table], document: Any, json_file: Path | None) -> None:
