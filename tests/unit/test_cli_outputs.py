@@ -187,8 +187,12 @@ def test_no_room_for_the_output_is_one_line(command: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_no_room_for_remarks_leaves_the_results(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_no_room_for_remarks_leaves_the_results(
+    unbuffered: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A log on a full disk ends no benchmark of hours."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     argv = [sys.executable, "-m", "tilewright", *BENCH, "n1c8h9w9k8r3s3p1-f32", "--json", "t.json"]
     with open("/dev/full", "w") as full:
         done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=full, text=True, timeout=60)

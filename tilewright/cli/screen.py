@@ -62,6 +62,7 @@ def remark(text: str) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (what its buffer holds would fail again at the end)
 
 
 def emit(tables: Table | list[Table], document: Any, json_file: Path | None) -> None:
