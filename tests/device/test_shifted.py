@@ -26,7 +26,9 @@ __all__ = ["runtime"]  # a fixture
 
 KIND = family_of("shifted")
 H100 = for_architecture("sm_90")
-BASE = dict(rows=1, parts=1, ni=1, across=0, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2, stay=0)
+BASE = dict(
+    rows=1, parts=1, ni=1, across=0, tall=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2, stay=0
+)  # fmt: skip
 LAYERS = (
     ("n2c72h10w12k40r3s3p1-f16+bias+add0.5+relu", dict(rows=4)),  # the last tile has fewer rows
     ("n1c136h9w8k70r3s3p1-bf16", dict(rows=9, bn=64, chunks=8, xs=2, stages=3)),  # channels past the last
@@ -69,6 +71,17 @@ LAYERS = (
     ("n2c40h12w19k70r3s3p1-f16+silu", dict(rows=9, across=1, bn=64, chunks=8)),
     ("n33c24h12w13k40r5s3p4x0u2x1d2x1-f16", dict(rows=5, across=1, stay=1, stages=3)),
     ("n4c40h12w12k64r3s3p1u2-bf16+bias", dict(rows=6, ni=1, across=1)),  # rows of 6 outputs
+    ("n2c40h9w16k40r3s3p1-f16+bias+add", dict(rows=2, tall=2, stay=1, xs=2)),  # 9 outputs of pixels of two
+    ("n3c24h22w12k33r3s3p1-tf32+bias+relu", dict(rows=3, tall=4, stay=1, chunks=2, stages=3)),
+    ("n3c40h16w24k70r3s3p1u2-bf16+silu", dict(rows=2, tall=3, bn=64, stay=1, sets=1)),
+    ("n2c12h70w8k32r5s3p2x1-f16", dict(rows=3, tall=3, stay=1, stages=1)),  # one step of a tile
+    ("n9c40h9w7k32r3s3p1-f16+add", dict(rows=3, tall=3, ni=3, stay=1)),  # images of three rows of pixels
+    ("n13c40h9w7k32r3s3p1-bf16+bias", dict(rows=5, tall=2, across=1, stay=1, xs=2)),
+    ("n2c24h5w130k36r3s3p1-tf32+add", dict(parts=3, tall=2, stay=1, xs=2)),
+    ("n2c40h5w136k33r3s3p1-f16+bias", dict(parts=3, tall=2, stay=1, xs=2)),  # a piece of each row
+    ("n1c24h7w260k36r5s5p2u2x1-tf32+add", dict(parts=2, tall=2, stay=1, chunks=2, bn=64, sets=1)),
+    ("n1c40h6w304k40r3s3p2x1d2u1x2-bf16", dict(parts=3, sc=2)),  # rows before the image, and behind it
+    ("n2c40h9w8k40r3s3p1-f16", dict(rows=3, chunks=2, sets=1, sc=2, stages=3)),
 )
 
 

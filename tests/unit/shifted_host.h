@@ -2,7 +2,7 @@
 #define TILE "shifted_tile.h"
 #define PIXELS_IN (H * W)
 #define PIXELS_OUT (P * Q)
-#define PACKED_BYTES (K_TILES * STEPS * S * W_BYTES)
+#define PACKED_BYTES (K_TILES * STEPS * STEP_BYTES)
 #define TAPS (R * S)
 #include "numbers_host.h"
 #if PRODUCTS == TF32

@@ -4,7 +4,7 @@ static void ready() {
     for (int i = 0; i < K * C * TAPS; i++) {
         const int k = i / TAPS / C, c = i / TAPS % C, step = c / CHANNELS * R + i / S % R;
         const int at = swizzled(k % KB * (CHUNKS * 16) + c % CHANNELS * sizeof(in_t));
-        packed[(((k / KB * STEPS + step) * S + i % S) * W_BYTES + at) / sizeof(in_t)] = filter[i];
+        packed[(((k / KB * (RUNS * R) + step) * S + i % S) * W_BYTES + at) / sizeof(in_t)] = filter[i];
     }
 #if PRODUCTS == TF32
     for (in_t &number : image) number = bits_float(float_bits(number) + rng() % 0x1fff - 0xfff);
@@ -28,7 +28,8 @@ static bool made(int n, int k, int px) {
         if (k < b.k0 || k >= b.k0 + b.channels) continue;
         for (int i = 0; i < TILE_PIXELS; i++) {
             const Pixel one = find_pixel(&b, i);
-            if (one.there && b.n0 + one.image == n && one.to == px) return true;
+            for (int m = 0; m < TALL && one.there && b.n0 + one.image == n; m++)
+                if (one.p * TALL + m < P && one.to + m * Q == px) return true;
         }
     }
     return false;

@@ -24,7 +24,9 @@ SHIFTED = family_of("shifted")
 H100 = for_architecture("sm_90")
 # Copies at once, after a while or last; products the same; who arrives lingers or not: each of these once.
 SEEDS = 18
-BASE = dict(rows=1, parts=1, ni=1, across=0, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2, stay=0)
+BASE = dict(
+    rows=1, parts=1, ni=1, across=0, tall=1, bn=32, chunks=4, mb=1, sets=2, sc=1, xs=1, stages=2, stay=0
+)  # fmt: skip
 
 # More runs than buffers for them, or, of the last and of shares in tf32, one that nothing was in before.
 CASES: dict[str, tuple[str, dict[str, int]]] = {
@@ -60,6 +62,16 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "across images": ("n3c40h5w7k33r3s3p1-f16+bias", dict(rows=5, across=1, xs=2)),
     "across images, tf32": ("n5c20h5w3k33r3s3p1u1x1-tf32", dict(rows=5, ni=4, across=1)),
     "across images, several tiles": ("n33c40h9w7k32r3s3p1-bf16+add", dict(rows=8, across=1, stay=1, xs=2)),
+    "tall pixels": ("n2c40h9w8k32r3s3p1-f16+bias", dict(rows=2, tall=2, stay=1)),  # 9 rows of outputs
+    "tall pixels, several tiles": ("n9c70h46w8k33r3s3p1-bf16+add", dict(rows=3, tall=4, stay=1, xs=3)),
+    "tall pixels, one set": ("n2c40h16w8k32r3s3p1u2-f16", dict(rows=2, tall=3, stay=1, sets=1, xs=2)),
+    "tall pixels, tf32": (
+        "n3c33h50w8k33r3s3p1-tf32+bias", dict(rows=2, tall=2, stay=1, chunks=2, stages=5, xs=2)),
+    "tall pixels, one step": ("n20c12h29w8k32r3s2p1x0-f16", dict(rows=2, tall=2, stay=1, stages=1, xs=2)),
+    "tall pixels across images": (
+        "n33c40h9w7k32r3s3p1-f16+bias", dict(rows=5, tall=2, across=1, stay=1, xs=2)),
+    "tall pixels, parts of rows": ("n2c40h9w136k33r3s3p1-f16+bias", dict(parts=3, tall=2, stay=1, xs=2)),
+    "short runs": ("n1c40h5w8k33r3s3p1-f16", dict(rows=3, chunks=2, sets=1, stages=3, xs=2)),
     "a buffer for each run": ("n1c65h4w8k32r3s3p1-f16", dict(rows=2, xs=3, stages=6)),
 }
 
@@ -68,10 +80,10 @@ SLIPS = (
     # who sends filters
     ("bar_wait(W_EMPTY(slot), parity);", "", "one buffer", "written while|all wait"),
     ("bar_wait(W_EMPTY(slot), parity);", "bar_wait(W_EMPTY(slot), !parity);", "one buffer", "all wait"),
-    ("bar_expect(W_FULL(slot), S * W_BYTES);", "bar_expect(W_FULL(slot), W_BYTES);", "one set",
+    ("bar_expect(W_FULL(slot), STEP_BYTES);", "bar_expect(W_FULL(slot), W_BYTES);", "one set",
      ", not |all wait"),
-    ("S * W_BYTES, W_FULL(slot));\n            NEXT(slot, parity, STAGES);",
-     "S * W_BYTES, W_FULL(slot));\n            if (++slot == STAGES) slot = 0;", "several buffers",
+    ("STEP_BYTES, W_FULL(slot));\n            NEXT(slot, parity, STAGES);",
+     "STEP_BYTES, W_FULL(slot));\n            if (++slot == STAGES) slot = 0;", "several buffers",
      "written while|all wait"),
     # who sends planes
     ("bar_wait(X_EMPTY(slot), parity);", "", "one buffer", ", not |all wait|arrivals"),
@@ -85,8 +97,8 @@ SLIPS = (
     (" + piece.at * (int)sizeof(in_t)", "", "planes that begin anywhere", ", not "),
     ("find_piece(&b, i, c)", "find_piece(&b, 0, c)", "across images", ", not |all wait|a copy of"),
     ("pieces[image % PIECES].count", "pieces[0].count", "across images", ", not |all wait"),
-    ("run <= (b.last - 1) / R", "run < b.last / R", "shares meet", "all wait"),
-    ("int run = b.first / R;", "int run = (b.first + R - 1) / R;", "shares meet", "all wait|, not "),
+    ("run <= RUN_OF_STEP(b.last - 1)", "run < b.last * OF_STEP / R", "shares meet", "all wait"),
+    ("int run = RUN_OF_STEP(b.first);", "int run = (b.first + R - 1) / R;", "shares meet", "all wait|, not "),
     # who multiplies
     ("bar_wait(X_FULL(at->x_slot), at->x_parity);", ";", "several buffers", ", not "),
     ("bar_wait(X_FULL(at->x_slot), at->x_parity);", "bar_wait(X_FULL(at->x_slot), !at->x_parity);", "one set",
@@ -103,14 +115,14 @@ SLIPS = (
     ("if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(at->x_slot));", "", "one buffer", "all wait"),
     ("if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(at->x_slot));", "bar_arrive(X_EMPTY(at->x_slot));",
      "one buffer", ", not |arrivals|all wait"),
-    ("if (++r == R) {\n            r = 0;\n            __syncwarp();  // all lanes have read\n"
+    ("if ((r += OF_STEP) == R) {\n            r = 0;\n            __syncwarp();  // all lanes have read\n"
      "            if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(at->x_slot));",
      "if (r == 0 && THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(at->x_slot));\n"
-     "        if (++r == R) {\n            r = 0;", "one buffer", ", not |all wait"),  # too early
+     "        if ((r += OF_STEP) == R) {\n            r = 0;", "one buffer", ", not |all wait"),  # too early
     ("left, slot, done);", "left, slot, slot);", "one buffer", "written while"),  # too early
-    ("if (i == SETS - 1 && done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));", "",
+    ("if (number == SETS - 1 && done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));", "",
      "one set, long runs", "all wait"),
-    ("i == SETS - 1 && done >= 0", "done >= 0", "long runs", "written while|arrivals"),
+    ("number == SETS - 1 && done >= 0", "done >= 0", "long runs", "written while|arrivals"),
     ("for (int j = 0; j < 4 * S; j++)", "for (int j = 0; j < 0; j++)", "one set", "keeps before the fence"),
     ("wg_begin();", "", "one set", "behind the fence"),
     ("UNROLL for (int j = 0; j < 4 * S; j++) word_written(a[set][j / 4][j % 4]);\n        wg_begin();",
@@ -118,11 +130,25 @@ SLIPS = (
      "two teams", "behind the fence"),
     ("WG_WAIT(SETS - 1);", "WG_WAIT(SETS);", "long runs", ", not "),
     ("WG_WAIT(SETS - 1);", "WG_WAIT(SETS);", "one set, long runs", ", not |written while"),
-    ("const int set = i % SETS;", "const int set = 0;", "long runs", ", not "),
+    ("set = number % SETS;", "set = 0;", "long runs", ", not "),
     ("WG_WAIT(0);", "", "two teams", ", not "),
     ("tf32_of(word_at(", "(word_at(", "tf32", ", not "),
     ("if (C % CHANNELS) sees = sees && c < left;", "", "a buffer for each run", ", not "),
     (" && (C % CHANNELS == 0 || c < left)", "", "tf32, shares meet", ", not "),
+    # tall pixels
+    ("done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));",
+     "done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(slot));", "tall pixels, several tiles",
+     "written while|all wait|arrivals"),
+    ("row - m * STR_H;", "row - m;", "tall pixels, one set", ", not "),
+    ("run + TAP_BYTES(row, 0)", "run", "tall pixels", ", not "),
+    ("sums + m * SUMS, a[set][s]", "sums, a[set][s]", "tall pixels", ", not "),
+    ("(tap * S + s)", "s", "tall pixels", ", not "),
+    ("P % TALL ? min(TALL, P - one.p * TALL) : TALL;", "TALL;", "tall pixels", ", not "),
+    ("CHUNKS == 4 ? 2 : 3", "2", "tall pixels, tf32", "another order"),
+    # a piece of each row
+    (".count * pieces[image % PIECES].rows", ".count", "parts of rows", ", not |all wait|arrivals"),
+    ("row * (ROW_W * (int)sizeof(in_t))", "row * (W * (int)sizeof(in_t))", "parts of rows", ", not |a copy"),
+    ("from + row * W,", "from,", "tall pixels, parts of rows", ", not "),
     # several tiles
     ("if (STAYS && !KEEPS && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));", "",
      "several tiles", "all wait"),

@@ -11,6 +11,9 @@
 //   plane 1   [                               ] bytes            them, r * dilation rows and s * dilation columns on
 //   ...                                                      columns: KB output channels
 //
+// A pixel may be TALL outputs of a column, one below the other (tall), each with sums of its own. A step is then all
+// rows of the filter, and what a lane has read of a row of x goes to all outputs that see it.
+//
 // The tile is ROWS whole rows of y (rows), or IMAGES whole images (ni), or COLUMNS of a row (parts), of KB channels
 // (bn). Where those do not fill the 64 pixels of each warpgroup, it may go on across the ends of rows and images until
 // they are full (ACROSS, across). What lies outside of the image is no part of a plane: a lane knows which rows and

@@ -11,7 +11,7 @@ INLINE acc_t number_at(const SHARED unsigned char *from) {
 
 // What a product gives a lane: its two pixels times the channels of the tile that it has.
 INLINE void multiply_tap(acc_t *sums, const SHARED unsigned char *rows, const SHARED unsigned char *run, const Block *b,
-                         Lane me, int r, int s, int channels) {
+                         Lane me, int r, int s, int channels) {  // r: of SEEN
     for (int i = 0; i < SUMS / 2; i++) {
         const int row = i / 2 * 8 + me.t * 2 + i % 2;
         for (int c = 0; c < channels; c++) {
@@ -34,29 +34,32 @@ INLINE void copy_run(SHARED unsigned char *run, const GLOBAL in_t *x, const Bloc
         const Piece piece = find_piece(b, image, c);
         const GLOBAL in_t *from = x + RUN_OF(b, image, first) + piece.low;
         SHARED in_t *to = (SHARED in_t *)(run + IMAGE_AT(b, image) + c * PITCH) + piece.at;
-        for (int i = 0; i < piece.count; i++) to[i] = from[i];
+        for (int i = 0; i < piece.count * piece.rows; i++)
+            to[i / piece.count * ROW_W + i % piece.count] = from[i / piece.count * W + i % piece.count];
     }
 }
 
 // Sum up a tile; each block of a cluster works out all of its shares.
-INLINE void sum_up(acc_t sums[SUMS], SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
+INLINE void sum_up(acc_t sums[TALL * SUMS], SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
                    const Block *b, Lane me) {
     const int multiplies = THREAD(0) < 128 * TEAMS;
-    acc_t part[SUMS];
-    for (int i = 0; i < SUMS; i++) sums[i] = 0;
+    acc_t part[TALL * SUMS];
+    for (int i = 0; i < TALL * SUMS; i++) sums[i] = 0;
     for (int share = 0; share < SC; share++) {
-        for (int i = 0; i < SUMS; i++) part[i] = 0;
+        for (int i = 0; i < TALL * SUMS; i++) part[i] = 0;
         for (int step = FIRST_STEP(share); step < FIRST_STEP(share + 1); step++) {
-            const int run = step / R;
+            const int run = RUN_OF_STEP(step), first = step * OF_STEP % R;
             BARRIER();
-            for (int at = THREAD(0); at < S * W_BYTES; at += THREADS) shared[at] = w[W_OF(b, step) + at];
+            for (int at = THREAD(0); at < STEP_BYTES; at += THREADS) shared[at] = w[W_OF(b, step) + at];
             copy_run(shared + X_FROM, x, b, run);
             BARRIER();
-            for (int s = 0; s < S && multiplies; s++)
-                multiply_tap(part, shared + s * W_BYTES, shared + X_FROM, b, me, step % R, s,
-                             CHANNELS_OF(run));
+            for (int at = 0; at < TALL * OF_STEP * S && multiplies; at++) {
+                const int s = at % S, r = at / S % OF_STEP, m = at / S / OF_STEP;
+                multiply_tap(part + m * SUMS, shared + (r * S + s) * W_BYTES, shared + X_FROM, b, me,
+                             m * STR_H + first + r, s, CHANNELS_OF(run));
+            }
         }
-        for (int i = 0; i < SUMS; i++) sums[i] += part[i];
+        for (int i = 0; i < TALL * SUMS; i++) sums[i] += part[i];
     }
 }
 
@@ -64,7 +67,7 @@ INLINE void sum_up(acc_t sums[SUMS], SHARED unsigned char *shared, const GLOBAL 
 INLINE void make_tiles(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
                        const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL done_t *y) {
     const int warp = THREAD(0) / 32, multiplies = warp < 4 * TEAMS;
-    acc_t sums[SUMS];
+    acc_t sums[TALL * SUMS];
     for (EACH_TILE(id)) {
         const Block b = find_block(id);
         const Lane me = find_lane(&b, warp, THREAD(0) % 32);

@@ -63,29 +63,30 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
 }
 
 // The eight lanes that share channels have sixteen neighbouring pixels, or twice eight of tf32: 32 bytes of y at once.
-INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const acc_t sums[SUMS],
-                       const Block *b, int warp, int lane) {
-    offset_t to[2];
-    int there[2];
+INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z,
+                       const acc_t sums[TALL * SUMS], const Block *b, int warp, int lane) {
+    offset_t first[2];
+    int rows[2];  // of y, one below the other
     UNROLL for (int h = 0; h < 2; h++) {
         const Pixel one = find_pixel(b, PIXEL_OF(warp, lane, h));
-        there[h] = one.there;
-        to[h] = (offset_t)(b->n0 + one.image) * K * (P * Q) + one.to;
+        rows[h] = !one.there ? 0 : P % TALL ? min(TALL, P - one.p * TALL) : TALL;
+        first[h] = (offset_t)(b->n0 + one.image) * K * (P * Q) + one.to;
     }
-    UNROLL for (int i = 0; i < SUMS / 2; i++) {
-        const int row = i / 2 * 8 + lane % 4 * 2 + i % 2, k = b->k0 + row;
-        const offset_t plane = (offset_t)k * (P * Q);
-        acc_t v[2] = {sums[i / 2 * 4 + i % 2], sums[i / 2 * 4 + 2 + i % 2]};
+    UNROLL for (int at = 0; at < TALL * SUMS / 2; at++) {
+        const int i = at / TALL, m = at % TALL, row = i / 2 * 8 + lane % 4 * 2 + i % 2, k = b->k0 + row;
+        const offset_t to = (offset_t)k * (P * Q) + m * Q;
+        acc_t v[2];
+        UNROLL for (int h = 0; h < 2; h++) v[h] = sums[m * SUMS + i / 2 * 4 + h * 2 + i % 2];
         if (K % KB && row >= b->channels) continue;
 #if PAIRED && Q % 2 == 0 && Y_VECTOR  // a word has both pixels
-        if (!there[0]) continue;
+        if (m >= rows[0]) continue;
         done_t out[2];
-        before_pool_run(2, v, bias, k, 0, z, to[0] + plane);
+        before_pool_run(2, v, bias, k, 0, z, first[0] + to);
         UNROLL for (int h = 0; h < 2; h++) out[h] = DONE_OF(v[h], k);
-        store_run(2, y + to[0] + plane, out);
+        store_run(2, y + first[0] + to, out);
 #else
         UNROLL for (int h = 0; h < 2; h++)
-            if (there[h]) y[to[h] + plane] = DONE_OF(before_pool(v[h], bias, k, z, to[h] + plane), k);
+            if (m < rows[h]) y[first[h] + to] = DONE_OF(before_pool(v[h], bias, k, z, first[h] + to), k);
 #endif
     }
 }

@@ -17,17 +17,27 @@
 #define EACH (16 / (int)sizeof(in_t))        // numbers of 16 bytes
 #define CHANNELS (CHUNKS * EACH)             // of a run: CHUNKS pieces of 16 bytes, a row of the filter
 #define RUNS ((C + CHANNELS - 1) / CHANNELS)
-#define STEPS (RUNS * R)                     // a row of the filter over a run of channels each
+#define OF_STEP (TALL > 1 ? R : 1)           // rows of the filter of a step, which is over a run of channels
+#define STEPS (RUNS * R / OF_STEP)
+#define RUN_OF_STEP(step) ((step) * OF_STEP / R)
+#define P_ROWS ((P + TALL - 1) / TALL)       // rows of pixels, which are TALL outputs each
 #define K_TILES ((K + KB - 1) / KB)
-#define P_TILES ((P + ROWS - 1) / ROWS)
+#define P_TILES ((P_ROWS + ROWS - 1) / ROWS)
 #define Q_TILES ((Q + COLUMNS - 1) / COLUMNS)
 #define PAIRED (PRODUCTS != TF32)            // a lane's two pixels are neighbours: words of 2 bytes have both
 #define WIDE (PAIRED ? (COLUMNS + 1) / 2 * 2 : COLUMNS)  // from one row of the tile to the next
-#define PIXELS ((ACROSS ? P : ROWS) * WIDE)  // from one image to the next: of the tile, or of a run of them all
+#define PIXELS ((ACROSS ? P_ROWS : ROWS) * WIDE)  // from one image to the next: of the tile, or of a run of them all
 #define W_BYTES (KB * CHUNKS * 16)           // of a tap
-// Bytes that so many rows of outputs see of a plane, from the piece of 16 bytes on where that begins.
-#define OF_ROW ((R - 1) * DIL_H * W + (COLUMNS - 1) * STR_W + (S - 1) * DIL_W + 1)
-#define ROOM(rows) ((((rows) - 1) * STR_H * W + OF_ROW + 2 * (EACH - 1)) / EACH * 16)
+#define STEP_BYTES (OF_STEP * S * W_BYTES)   // of the filters of a step
+// Rows of the image under the outputs of a pixel.
+#define SEEN (TALL > 1 ? (TALL - 1) * STR_H + R : R)
+// Bytes that so many rows of pixels see of a plane, from the piece of 16 bytes on where that begins. Of parts of rows a
+// piece comes of each row (SPLIT), if rows begin at pieces of 16 bytes; then ROW_W numbers, all it may take, are from
+// one to the next in shared memory. Else all between the first and the last number comes at once.
+#define SPAN_ROWS(rows) (((rows) * TALL - 1) * STR_H + (R - 1) * DIL_H)  // from the first row to the last
+#define SPAN_COLUMNS ((COLUMNS - 1) * STR_W + (S - 1) * DIL_W + 1)
+#define ROW_W (SPLIT ? (SPAN_COLUMNS + 2 * (EACH - 1)) / EACH * EACH : W)
+#define ROOM(rows) ((SPAN_ROWS(rows) * ROW_W + SPAN_COLUMNS + 2 * (EACH - 1)) / EACH * 16)
 #define SUMS (KB / 2)                        // of a lane
 #define PLACES (ACROSS ? (N * PIXELS + TILE_PIXELS - 1) / TILE_PIXELS : (N + IMAGES - 1) / IMAGES * P_TILES * Q_TILES)
 // The block's tiles: one, or with STAYS one after the other, all of the same channels, since GROUPS(0) is a multiple of
@@ -73,7 +83,7 @@ INLINE Block find_block(int id) {
     b.n0 = place / Q_TILES / P_TILES * IMAGES;
     b.ahead = 0;
     b.images = min(IMAGES, N - b.n0);
-    b.p1 = min(b.p0 + ROWS, P) - 1;
+    b.p1 = min(b.p0 + ROWS, P_ROWS) - 1;
 #endif
     b.k0 = b.tile * KB;
     b.channels = min(KB, K - b.k0);
@@ -81,21 +91,21 @@ INLINE Block find_block(int id) {
     return b;
 }
 
-// Rows of y that the tile has of an image of its own; element of a plane under the first tap, or before it.
+// Rows of pixels that the tile has of an image of its own; element of a plane under the first tap, or before it.
 #define FIRST_ROW(b, image) (ACROSS && (image) ? 0 : (b)->p0)
-#define LAST_ROW(b, image) (ACROSS && (image) < (b)->images - 1 ? P - 1 : (b)->p1)
+#define LAST_ROW(b, image) (ACROSS && (image) < (b)->images - 1 ? P_ROWS - 1 : (b)->p1)
 #define ROWS_OF(b, image) (LAST_ROW(b, image) - FIRST_ROW(b, image) + 1)
 // Where an image is: its planes behind those of the ones before, or, ACROSS, in each plane behind the one before.
 #if ACROSS
-#define IMAGE_AT(b, image) ((image) ? ROOM(P - (b)->p0) + ((image) - 1) * ROOM(P) : 0)
+#define IMAGE_AT(b, image) ((image) ? ROOM(P_ROWS - (b)->p0) + ((image) - 1) * ROOM(P_ROWS) : 0)
 #else
 #define IMAGE_AT(b, image) ((image) * (CHANNELS * PITCH))
 #endif
-#define START(b, image) ((FIRST_ROW(b, image) * STR_H - PAD_T) * W + (b)->q0 * STR_W - PAD_L)
+#define START(b, image) ((FIRST_ROW(b, image) * (TALL * STR_H) - PAD_T) * W + (b)->q0 * STR_W - PAD_L)
 
 typedef struct {
-    int image, p, q, to;  // image of the tile; row, column, number of a plane of y
-    int in_rows, there;   // whether there are such an image and row; such an output
+    int image, p, q, to;  // image of the tile; row of pixels, column, number of a plane of y of its first output
+    int in_rows, there;   // whether there are such an image and row; such an output, of the first row
 } Pixel;
 
 INLINE Pixel find_pixel(const Block *b, int px) {
@@ -104,8 +114,8 @@ INLINE Pixel find_pixel(const Block *b, int px) {
     one.image = IMAGES == 1 ? 0 : at / PIXELS;
     const int of_image = at - one.image * PIXELS, in_tile = px < TILE_PIXELS && (IMAGES == 1 || one.image < b->images);
     one.p = p0 + of_image / WIDE, one.q = b->q0 + of_image % WIDE;
-    one.to = WIDE == Q ? p0 * Q + of_image : one.p * Q + one.q;
-    one.in_rows = in_tile && one.p < P;
+    one.to = WIDE == Q && TALL == 1 ? p0 * Q + of_image : one.p * (TALL * Q) + one.q;
+    one.in_rows = in_tile && one.p < P_ROWS;
     one.there = WIDE == Q ? in_tile && one.to < P * Q : one.in_rows && one.q < Q;
     return one;
 }
@@ -120,7 +130,7 @@ INLINE Pixel find_pixel(const Block *b, int px) {
 
 typedef struct {
     int image[2], place[2];  // of each pixel: image of the tile; element behind START under the first tap
-    unsigned rows, columns;  // bit r, and 16 + r of the second pixel: row r of the filter meets the image; column s
+    unsigned rows, columns;  // bit r, and 16 + r of the second pixel: row r of SEEN meets the image; column s
     int t;                   // lane of the four that share them
     int from[2];  // bytes from a run's channel t * LANE_CHANNELS to each pixel; PAIRED: in that channel and the next
 } Lane;
@@ -135,9 +145,9 @@ INLINE Lane find_lane(const Block *b, int warp, int lane) {
         const Pixel one = find_pixel(b, PIXEL_OF(warp, lane, h));
         const int is_one = one.in_rows, image = is_one ? one.image : 0;
         me.image[h] = image;
-        me.place[h] = is_one ? (one.p - FIRST_ROW(b, image)) * STR_H * W + (one.q - b->q0) * STR_W : 0;
-        UNROLL for (int r = 0; r < R; r++) {
-            const int row = one.p * STR_H + r * DIL_H - PAD_T;
+        me.place[h] = is_one ? (one.p - FIRST_ROW(b, image)) * (TALL * STR_H * ROW_W) + (one.q - b->q0) * STR_W : 0;
+        UNROLL for (int r = 0; r < SEEN; r++) {
+            const int row = one.p * (TALL * STR_H) + r * DIL_H - PAD_T;
             me.rows |= (unsigned)(is_one && row >= 0 && row < H) << (16 * h + r);
         }
         UNROLL for (int s = 0; s < S; s++) {
@@ -152,25 +162,37 @@ INLINE Lane find_lane(const Block *b, int warp, int lane) {
     return me;
 }
 
-// Whether tap (r, s) of the filter sees the image under a lane's pixel h.
+// Whether row r of SEEN, column s of the filter are in the image under a lane's pixel h.
 #define SEES(me, h, r, s) (((me).rows >> (16 * (h) + (r)) & (me).columns >> (16 * (h) + (s)) & 1) != 0)
 // Byte of a plane that a tap is behind the first one.
-#define TAP_BYTES(r, s) (((r) * (DIL_H * W) + (s) * DIL_W) * (int)sizeof(in_t))
-// What a block reads of channel c of the first run, and with it of the planes beside it: `count` elements, whole pieces
-// of 16 bytes, from `low` of the image on; `at`: where the first of them lies behind the plane's place in a run. Of
-// other runs' channels it reads the same, so many planes further (RUN_OF).
+#define TAP_BYTES(r, s) (((r) * (DIL_H * ROW_W) + (s) * DIL_W) * (int)sizeof(in_t))
+// What a block reads of channel c of the first run, and with it of the planes beside it: of `rows` rows of W elements,
+// or of all of them at once, `count` elements each, whole pieces of 16 bytes, from `low` of the image on; `at`: where
+// the first of them lies behind the plane's place in a run. Of other runs' channels it reads the same, so many planes
+// further (RUN_OF).
 typedef struct {
-    int low, count, at;
+    int low, count, at, rows;
 } Piece;
 INLINE Piece find_piece(const Block *b, int image, int c) {
-    const int plane = c * (H * W), first = plane + START(b, image) - LEAD(b, image, c);
-    const int end = first + ROOM(ROWS_OF(b, image)) / (int)sizeof(in_t);
+    const int plane = c * (H * W), lead = LEAD(b, image, c);
     Piece piece;
+#if SPLIT
+    const int row = FIRST_ROW(b, image) * (TALL * STR_H) - PAD_T, column = b->q0 * STR_W - PAD_L - lead;
+    const int top = max(row, 0), left = max(column, 0);
+    piece.low = plane + top * W + left;
+    piece.count = min(column + ROW_W, W) - left;
+    piece.at = (top - row) * ROW_W + left - column;
+    piece.rows = min(row + SPAN_ROWS(1) + 1, H) - top;
+#else
+    const int first = plane + START(b, image) - lead;
+    const int end = first + ROOM(ROWS_OF(b, image)) / (int)sizeof(in_t);
     piece.low = max(first, plane / EACH * EACH);
     piece.count = min(end, (plane + H * W + EACH - 1) / EACH * EACH) - piece.low;
     piece.at = piece.low - first;
+    piece.rows = 1;
+#endif
     return piece;
 }
 #define RUN_OF(b, image, run) (((offset_t)((b)->n0 + (image)) * C + (run) * CHANNELS) * (H * W))
 // Byte of the filter where a step begins.
-#define W_OF(b, step) (((offset_t)(b)->tile * STEPS + (step)) * (S * W_BYTES))
+#define W_OF(b, step) (((offset_t)(b)->tile * STEPS + (step)) * STEP_BYTES)

@@ -27,6 +27,7 @@
 #endif
 // If there is a buffer for each step, the filters come once for all of the block's tiles.
 #define KEEPS (STAYS && STAGES >= STEPS)
+#define ROWS_OF_STEP (TALL > 1 ? SEEN : 1)  // of the image, which a step reads one after the other
 #define ALL_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory")  // met on two ways through the block
 #define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
 
@@ -37,8 +38,8 @@ INLINE void send_filters(unsigned char *shared, const unsigned char *w, shared_t
         const Block b = find_block(id);
         NO_UNROLL for (int step = b.first; step < b.last; step++) {
             bar_wait(W_EMPTY(slot), parity);
-            bar_expect(W_FULL(slot), S * W_BYTES);
-            copy_bulk(place_of(shared + slot * (S * W_BYTES)), w + W_OF(&b, step), S * W_BYTES, W_FULL(slot));
+            bar_expect(W_FULL(slot), STEP_BYTES);
+            copy_bulk(place_of(shared + slot * STEP_BYTES), w + W_OF(&b, step), STEP_BYTES, W_FULL(slot));
             NEXT(slot, parity, STAGES);
         }
         if (KEEPS) return;
@@ -54,10 +55,10 @@ INLINE void send_planes(unsigned char *shared, const in_t *x, shared_t bars, int
         const shared_t to = place_of(shared + X_FROM) + c * PITCH;
         Piece pieces[PIECES];
         UNROLL for (int i = 0; i < PIECES; i++) pieces[i] = find_piece(&b, i, c);
-        NO_UNROLL for (int run = b.first / R; run <= (b.last - 1) / R; run++) {
+        NO_UNROLL for (int run = RUN_OF_STEP(b.first); run <= RUN_OF_STEP(b.last - 1); run++) {
             const int images = c < CHANNELS_OF(run) ? b.images : 0;
             int numbers = 0;
-            EACH_IMAGE(image) numbers += pieces[image % PIECES].count;
+            EACH_IMAGE(image) numbers += pieces[image % PIECES].count * pieces[image % PIECES].rows;
             const int all = __reduce_add_sync(0xffffffffu, numbers) * (int)sizeof(in_t);
             if (lane == 0) {
                 bar_wait(X_EMPTY(slot), parity);
@@ -66,8 +67,11 @@ INLINE void send_planes(unsigned char *shared, const in_t *x, shared_t bars, int
             __syncwarp();
             EACH_IMAGE(image) {
                 const Piece piece = pieces[image % PIECES];
-                copy_bulk(to + slot * X_BYTES + IMAGE_AT(&b, image) + piece.at * (int)sizeof(in_t),
-                          x + RUN_OF(&b, image, run) + piece.low, piece.count * (int)sizeof(in_t), X_FULL(slot));
+                const shared_t there = to + slot * X_BYTES + IMAGE_AT(&b, image) + piece.at * (int)sizeof(in_t);
+                const in_t *from = x + RUN_OF(&b, image, run) + piece.low;
+                NO_UNROLL for (int row = 0; row < (SPLIT ? piece.rows : 1); row++)
+                    copy_bulk(there + row * (ROW_W * (int)sizeof(in_t)), from + row * W,
+                              piece.count * (int)sizeof(in_t), X_FULL(slot));
             }
             __syncwarp();
             NEXT(slot, parity, X_STAGES);
@@ -83,7 +87,7 @@ INLINE void two_words_at(unsigned words[2], const unsigned char *from, int sees)
     words[0] = both.x, words[1] = both.y;
 }
 
-// The words of A for product i of a step, row r: word j of a tap is of pixel j % 2, and of half j / 2 of the channels.
+// The words of A for product i of a step, row r of SEEN: word j of a tap is of pixel j % 2, and of half j / 2 of the channels.
 // `run`: where the lane's first channel and row r are; `left`: channels from there on.
 INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me, int r, int i, int left) {
 #if PAIRED && !EVEN
@@ -129,22 +133,27 @@ INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me
 #endif
 }
 
-// Multiply step (run, r) of the block's, whose filters are in buffer `slot` and planes at `run`; behind its first
+// Multiply step (run, r) of the block's, or of TALL outputs all rows of the filter at once, whose filters are in buffer `slot` and planes at `run`; behind its first
 // products all of the step before are done.
-INLINE void multiply_step(acc_t sums[SUMS], unsigned a[SETS][S][4], unsigned char *shared, const unsigned char *run,
+INLINE void multiply_step(acc_t sums[TALL * SUMS], unsigned a[SETS][S][4], unsigned char *shared, const unsigned char *run,
                           const Lane *me, shared_t bars, int r, int left, int slot, int done) {
-    const unsigned piece = place_of(shared + slot * (S * W_BYTES)) >> 4 & 0x3fff;
-    const unsigned long long kind = CHUNKS == 8 ? 1 : 2;  // rows of 128 or 64 bytes, swizzled; 8 follow 8 (hopper.h)
+    const unsigned piece = place_of(shared + slot * STEP_BYTES) >> 4 & 0x3fff;
+    const unsigned long long kind = CHUNKS == 8 ? 1 : CHUNKS == 4 ? 2 : 3;  // rows of 128, 64, 32 bytes (hopper.h)
     const unsigned long long rows = kind << 62 | 8ull * CHUNKS << 32 | 1u << 16 | piece;
-    UNROLL for (int i = 0; i < CHUNKS / 2; i++) {
-        const int set = i % SETS;
-        read_taps(a[set], run, me, r, i, left);
+    UNROLL for (int i = 0; i < CHUNKS / 2; i++) UNROLL for (int row = 0; row < ROWS_OF_STEP; row++) {
+        const int number = i * ROWS_OF_STEP + row, set = number % SETS;
+        read_taps(a[set], run + TAP_BYTES(row, 0), me, r + row, i, left);
         UNROLL for (int j = 0; j < 4 * S; j++) asm volatile("" : "+r"(a[set][j / 4][j % 4]) :: "memory");
         wg_begin();
-        UNROLL for (int s = 0; s < S; s++) wg_multiply_words(sums, a[set][s], rows + s * (W_BYTES / 16) + 2 * i);
+        UNROLL for (int m = 0; m < TALL; m++) {  // output m of a pixel has row `tap` of the filter here, or none
+            const int tap = row - m * STR_H;
+            if (tap < 0 || tap >= OF_STEP) continue;
+            UNROLL for (int s = 0; s < S; s++)
+                wg_multiply_words(sums + m * SUMS, a[set][s], rows + (tap * S + s) * (W_BYTES / 16) + 2 * i);
+        }
         wg_commit();
         WG_WAIT(SETS - 1);
-        if (i == SETS - 1 && done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));
+        if (number == SETS - 1 && done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));
     }
 }
 
@@ -153,12 +162,12 @@ typedef struct {
     int slot, parity, x_slot, x_parity;
 } Place;
 
-INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const Block *b, const Lane *me, shared_t bars, Place *at) {
+INLINE void sum_up(acc_t sums[TALL * SUMS], unsigned char *shared, const Block *b, const Lane *me, shared_t bars, Place *at) {
     unsigned a[SETS][S][4];
-    int r = b->first % R, done = -1;
-    UNROLL for (int i = 0; i < SUMS; i++) sums[i] = 0;
+    int r = b->first * OF_STEP % R, done = -1;
+    UNROLL for (int i = 0; i < TALL * SUMS; i++) sums[i] = 0;
     NO_UNROLL for (int step = b->first; step < b->last; step++) {
-        const int left = CHANNELS_OF(step / R) - me->t * LANE_CHANNELS, slot = KEEPS ? step : at->slot;
+        const int left = CHANNELS_OF(RUN_OF_STEP(step)) - me->t * LANE_CHANNELS, slot = KEEPS ? step : at->slot;
         const unsigned char *run = shared + X_FROM + at->x_slot * X_BYTES + me->t * (LANE_CHANNELS * PITCH);
         if (r == 0 || step == b->first) bar_wait(X_FULL(at->x_slot), at->x_parity);
         bar_wait(W_FULL(slot), at->parity);
@@ -167,7 +176,7 @@ INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const Block *b, cons
             done = slot;
             NEXT(at->slot, at->parity, STAGES);
         }
-        if (++r == R) {
+        if ((r += OF_STEP) == R) {
             r = 0;
             __syncwarp();  // all lanes have read
             if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(at->x_slot));
@@ -175,7 +184,7 @@ INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, const Block *b, cons
         }
     }
     WG_WAIT(0);
-    wg_done(sums);
+    UNROLL for (int m = 0; m < TALL; m++) wg_done(sums + m * SUMS);
     if (STAYS && !KEEPS && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));
 }
 
@@ -198,7 +207,7 @@ INLINE void make_tiles(unsigned char *shared, const in_t *x, const unsigned char
         NO_UNROLL for (EACH_TILE(id)) {
             const Block b = find_block(id);
             const Lane me = find_lane(&b, warp, lane);
-            acc_t sums[SUMS];
+            acc_t sums[TALL * SUMS];
             sum_up(sums, shared, &b, &me, bars, &at);
 #if STAYS
             store_sums(y, bias, z, sums, &b, warp, lane);

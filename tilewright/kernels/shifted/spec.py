@@ -26,6 +26,7 @@ from tilewright.kernels.limits import (
 )
 from tilewright.kernels.products import in_chunk, packer_of, products_define, tf32_or_plain
 from tilewright.kernels.shifted.tile import (
+    PIECE,
     TEAM,
     Shape,
     ShiftedTiling,
@@ -36,6 +37,7 @@ from tilewright.kernels.shifted.tile import (
     registers,
     registers_to_store,
     runs,
+    seen,
     shape_of,
     steps,
     tiles,
@@ -53,8 +55,9 @@ from tilewright.problem import Problem
 MOST_TEAMS = 4
 IMAGES = (1, 2, 3, 4, 5)  # of a block
 PRODUCT = 30  # registers besides its sums without which the compiler refuses a product
-SMALLEST = dict(rows=1, ni=1, across=0, bn=32, chunks=4, xs=1, stages=2, stay=0)  # but for parts of a row
-OF_SHAPE = "rows parts ni across"  # parameters that say which outputs a block has
+# But for parts of a row.
+SMALLEST = dict(rows=1, ni=1, across=0, tall=1, bn=32, chunks=4, xs=1, stages=2, stay=0)
+OF_SHAPE = "rows parts ni across tall"  # parameters that say which outputs a block has
 MOST_PIXELS = 1 << 30  # of all images, if a run is of pixels of several
 COPIED = 2  # bytes of a number, as a copy of x to an aligned buffer takes it
 
@@ -100,17 +103,18 @@ class Shifted(Family):
         """Return the tunables, outermost choice first."""
         clusters = up_to(device.max_cluster, (1, 2, 4, 8))
         return (
-            Param("rows", _rows(problem), "rows of outputs of a block"),
+            Param("rows", _rows(problem), "rows of pixels of a block"),
             Param("parts", _parts(problem), "parts of a row, if a block has but one of them"),
             Param("ni", up_to(problem.n, IMAGES), "images of a block, if it has all rows"),
             Param("across", (0, 1), "whether tiles go on across rows and images, until warpgroups are full"),
+            Param("tall", (1, 2, 3, 4), "outputs of a pixel, one below the other"),
             Param("bn", (32, 64, 96, 128, 192, 256), "output channels of a block"),
-            Param("chunks", (4, 8), "pieces of 16 bytes of a run's channels"),
+            Param("chunks", (2, 4, 8), "pieces of 16 bytes of a run's channels"),
             blocks_param(1, 2, 3),
             Param("sets", (1, 2), "sets of fragments; of two, one is read while the other is multiplied"),
             Param("sc", clusters, "shares of the sum across a cluster, added up from its shared memory"),
             Param("xs", (1, 2, 3, 4), "runs of channels of the input in flight"),
-            Param("stages", (2, 3, 4, 5, 6), "steps, a row of the filter each, whose filters are in flight"),
+            Param("stages", (1, 2, 3, 4, 5, 6), "steps, of a filter row each or of all, in flight"),
             Param("stay", (0, 1), "whether sums go from registers to y, and blocks stay for more tiles"),
         )  # fmt: skip
 
@@ -128,10 +132,10 @@ class Shifted(Family):
         )  # fmt: skip
         found = Blueprint(
             source="shifted.cu", defines=tuple(_defines(problem, device, tiling, cf, aligned).items()),
-            launches=(main,), packed_bytes=_packed_bytes(problem, tiling, chunks),
+            launches=(main,), packed_bytes=_packed_bytes(problem, cf),
             pack=(
                 ("PACK_CHUNKS", chunks), ("PACK_K", cf["bn"]),
-                ("PACK_STEPS", steps(problem, chunks) * problem.s), ("PACK_C", channels(problem, chunks)),
+                ("PACK_STEPS", _taps(problem, chunks)), ("PACK_C", channels(problem, chunks)),
                 ("PACK_ORDER", IN_ORDER), ("PACK_APART", 0),
                 *products_define("PACK_PRODUCTS", product).items(),
             ),
@@ -145,8 +149,9 @@ class Shifted(Family):
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Length of the longest chain of adds: products of 32 bytes, then the shares."""
-        chunks, sc = config["chunks"], config["sc"]
-        return ceil_div(steps(problem, chunks), sc) * problem.s * chunks // 2 + sc
+        sc, of_tap = config["sc"], config["chunks"] // 2
+        taps = _taps(problem, config["chunks"]) // steps(problem, config.values)  # of a step
+        return ceil_div(steps(problem, config.values), sc) * taps * of_tap + sc
 
 
 def _rows(pr: Problem) -> tuple[int, ...]:
@@ -171,18 +176,41 @@ def _runs_of_block(pr: Problem, device: Device, cf: Values) -> int:
     return runs(pr, cf["chunks"]) * of_block
 
 
-def _packed_bytes(pr: Problem, tiling: ShiftedTiling, chunks: int) -> int:
-    return tiling.k_tiles * steps(pr, chunks) * tiling.w_bytes
+def _packed_bytes(pr: Problem, cf: Values) -> int:
+    bn, chunks = cf["bn"], cf["chunks"]
+    return k_tiles(pr, cf) * _taps(pr, chunks) * (bn * PIECE * chunks)
+
+
+def _taps(pr: Problem, chunks: int) -> int:
+    """Taps of the filter, of each run of channels anew."""
+    return runs(pr, chunks) * pr.r * pr.s
 
 
 def _goes_on(pr: Problem, cf: Values) -> bool:
     """Whether tiles have more than their rows of images, and would have more warpgroups with another."""
     shape, rows, images = shape_of(pr, cf), cf["rows"], cf["ni"]
-    rows, images = (rows + 1, images) if rows < pr.p else (rows, images + 1)
-    more = Shape(pr, rows, shape.columns, images, across=True)
+    rows, images = (rows + 1, images) if rows < shape.p_rows else (rows, images + 1)
+    more = Shape(pr, rows, shape.columns, images, across=True, tall=shape.tall)
     return (shape.columns == pr.q and shape.of_image % shape.pixels != 0
             and (more.teams > shape.teams or images > min(pr.n, IMAGES[-1]))
             and pr.n * shape.of_image < MOST_PIXELS)  # fmt: skip
+
+
+def _reads_less(pr: Problem, cf: Values) -> bool:
+    """Whether outputs of a pixel share rows of the image, and blocks have no more than there are."""
+    tall = cf["tall"]
+    shares = pr.dilation[0] == 1 and pr.stride[0] < pr.r and seen(pr, tall) <= MOST_BITS
+    return bool(cf["stay"]) and shares and tall <= pr.p and cf["rows"] <= ceil_div(pr.p, tall)
+
+
+def _products(pr: Problem, cf: Values) -> int:
+    """Fragments that a lane reads in a step, one set after the other."""
+    return cf["chunks"] // 2 * (seen(pr, cf["tall"]) if cf["tall"] > 1 else 1)
+
+
+def _has_stages(stages: int, of_share: int) -> bool:
+    """Whether there are no more buffers than steps, and more than one for several."""
+    return min(2, of_share) <= stages <= max(2, of_share)
 
 
 def _hands_on(problem: Problem, device: Device, cf: Values) -> bool:
@@ -197,13 +225,15 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
     shape, blocks, held = shape_of(problem, cf), cf["mb"], device.regs_per_unit
     most = registers_at_most(shape.threads, blocks, held)
     return (registers(problem, cf) <= registers_handed(shape.teams, blocks, held)
-            and max(registers_to_store(cf), cf["bn"] // 2 + PRODUCT) <= most)  # fmt: skip
+            and max(registers_to_store(cf), cf["tall"] * cf["bn"] // 2 + PRODUCT) <= most)  # fmt: skip
 
 
 RULES = (
     Rule("parts", lambda rows, parts, ni: parts == 1 or rows == ni == 1,
          "parts of several rows: a block has a run of outputs"),
-    Rule("images", lambda problem, rows, ni: ni == 1 or rows == problem.p,
+    Rule("tall", lambda problem, cf: cf["tall"] == 1 or _reads_less(problem, cf),
+         "pixels of several outputs that share no rows, or of more than a block has", needs="rows tall stay"),
+    Rule("images", lambda problem, rows, ni, tall: ni == 1 or rows == ceil_div(problem.p, tall),
          "several images of which a block does not have all rows"),
     Rule("across", lambda problem, cf: not cf["across"] or _goes_on(problem, cf),
          "a run of pixels that is a tile of rows, or of more of them, too", needs=OF_SHAPE),
@@ -219,14 +249,16 @@ RULES = (
         f"{OF_SHAPE} mb",
     ),
     Rule("registers", _fits_registers, SPILLS, needs=f"{OF_SHAPE} bn mb sets sc stay"),
-    Rule("depth", lambda problem, chunks: chunks == 4 or channels(problem, 4) < problem.c,
+    Rule("depth", lambda problem, chunks: chunks < 8 or channels(problem, 4) < problem.c,
          "more channels of a run than there are"),
-    Rule("shares", lambda problem, chunks, sc: sc <= steps(problem, chunks),
-         "shares of the sum without steps"),
+    Rule("sets", lambda problem, cf: _products(problem, cf) % cf["sets"] == 0,
+         "two sets of fragments, of which a step does not end with the second", needs="chunks tall sets"),
+    Rule("shares", lambda problem, cf: cf["sc"] <= steps(problem, cf),
+         "shares of the sum without steps", needs="chunks tall sc"),
     Rule("runs", lambda problem, device, cf: cf["xs"] <= _runs_of_block(problem, device, cf),
          "more buffers than runs of channels", needs=f"{OF_SHAPE} bn chunks mb xs sc stay"),
-    Rule("stages", lambda problem, chunks, sc, stages: stages <= max(2, ceil_div(steps(problem, chunks), sc)),
-         "more buffers than steps of a share"),
+    Rule("stages", lambda problem, cf: _has_stages(cf["stages"], ceil_div(steps(problem, cf), cf["sc"])),
+         "more buffers than steps of a share, or one for several", needs="chunks tall sc stages"),
     Rule("stay", lambda problem, device, cf:
          not cf["stay"] or (cf["sc"] == 1 and k_tiles(problem, cf) <= device.units * cf["mb"]),
          "shares of sums that go to y, or more tiles of channels than the device has blocks at once",
@@ -241,13 +273,14 @@ def _defines(pr: Problem, device: Device, tiling: ShiftedTiling, cf: Values, ali
     hands_on = _hands_on(pr, device, cf)
     return image_defines(pr, view) | layer_defines(pr, view) | dict(
         DTYPE=dtype_code(pr), **products_define("PRODUCTS", tf32_or_plain(pr)),
-        N=pr.n, ROWS=shape.rows, COLUMNS=shape.columns, IMAGES=shape.met_images, ACROSS=int(shape.across),
-        KB=bn, WG_N=bn, WG_EIGHTHS=bn // 8, CHUNKS=cf["chunks"],
-        STAGES=cf["stages"], X_STAGES=cf["xs"], SETS=cf["sets"], SC=cf["sc"], CLUSTER=cf["sc"],
+        N=pr.n, ROWS=shape.rows, TALL=shape.tall, COLUMNS=shape.columns, IMAGES=shape.met_images,
+        ACROSS=int(shape.across), SPLIT=int(shape.split), KB=bn, WG_N=bn, WG_EIGHTHS=bn // 8,
+        CHUNKS=cf["chunks"], STAGES=cf["stages"], X_STAGES=cf["xs"], SETS=cf["sets"],
+        SC=cf["sc"], CLUSTER=cf["sc"],
         MIN_BLOCKS=cf["mb"], HANDS_ON=int(hands_on), STAYS=cf["stay"],
         **(handed_on(shape.teams, cf["mb"], device) if hands_on else {}),
         TEAMS=shape.teams, PITCH=shape.pitch, X_FROM=tiling.x_from, X_BYTES=tiling.x_bytes,
         TILE_PIXELS=shape.pixels, TILE_PITCH=tiling.tile_pitch, BARS_FROM=tiling.bars_from,
         SHARED_BYTES=tiling.shared_bytes, RUN_OUT=shape.run_out, Y_VECTOR=int(aligned),
-        OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, _packed_bytes(pr, tiling, cf["chunks"])),
+        OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, _packed_bytes(pr, cf)),
     )  # fmt: skip

@@ -20,6 +20,7 @@ WORDS = 4  # registers of a lane's words of a tap of a product
 MARGIN = 28  # registers besides those and the sums, and 2 for each column of the filter
 APART = 6  # more in tf32, where two pixels are seen apart
 KEPT = 4  # more where blocks stay, and their tiles go on across rows
+OF_TALL = 16  # more where pixels are tall, half of that in tf32
 BANKS = 128  # bytes of a row of all banks
 MOST_RUN = 16  # bytes that a thread stores at once
 
@@ -34,9 +35,14 @@ def runs(pr: Problem, chunks: int) -> int:
     return ceil_div(pr.c, channels(pr, chunks))
 
 
-def steps(pr: Problem, chunks: int) -> int:
-    """Steps of the sum: a row of the filter over a run each."""
-    return runs(pr, chunks) * pr.r
+def steps(pr: Problem, cf: Values) -> int:
+    """Steps of the sum: a row of the filter over a run each, or all rows of it where pixels are tall."""
+    return runs(pr, cf["chunks"]) * (pr.r if cf["tall"] == 1 else 1)
+
+
+def seen(pr: Problem, tall: int) -> int:
+    """Rows of the image under the outputs of a pixel (SEEN)."""
+    return (tall - 1) * pr.stride[0] + pr.r if tall > 1 else pr.r
 
 
 def paired(pr: Problem) -> bool:
@@ -51,9 +57,10 @@ def columns(pr: Problem, parts: int) -> int:
 
 @dataclass(frozen=True)
 class Shape:
-    """Outputs of a tile: ``rows`` rows of ``columns`` outputs, of ``images`` images.
+    """Outputs of a tile: ``rows`` rows of ``columns`` pixels, of ``images`` images.
 
-    ``across``: it goes on across ends of rows and images until its warpgroups are full: a run of pixels.
+    A pixel is ``tall`` outputs of a column, one below the other. ``across``: the tile goes on across ends
+    of rows and images until its warpgroups are full: a run of pixels.
     """
 
     problem: Problem
@@ -61,6 +68,7 @@ class Shape:
     columns: int
     images: int
     across: bool = False
+    tall: int = 1
 
     @property
     def wide(self) -> int:
@@ -74,9 +82,14 @@ class Shape:
         return round_up(pixels, TEAM) if self.across else pixels
 
     @property
+    def p_rows(self) -> int:
+        """Rows of pixels of an image (P_ROWS)."""
+        return ceil_div(self.problem.p, self.tall)
+
+    @property
     def of_image(self) -> int:
         """Pixels from one image to the next (PIXELS): of the tile, or of a run of them all."""
-        return (self.problem.p if self.across else self.rows) * self.wide
+        return (self.p_rows if self.across else self.rows) * self.wide
 
     @property
     def teams(self) -> int:
@@ -94,7 +107,7 @@ class Shape:
         pr = self.problem
         if self.across:
             return ceil_div(pr.n * self.of_image, self.pixels)
-        return ceil_div(pr.n, self.images) * ceil_div(pr.p, self.rows) * ceil_div(pr.q, self.columns)
+        return ceil_div(pr.n, self.images) * ceil_div(self.p_rows, self.rows) * ceil_div(pr.q, self.columns)
 
     @property
     def met_images(self) -> int:
@@ -102,14 +115,36 @@ class Shape:
         return min(self.problem.n, _met(self.pixels, self.of_image)) if self.across else self.images
 
     @property
+    def under(self) -> int:
+        """Rows of the image under those of the tile, from the first to the last."""
+        pr = self.problem
+        return (self.rows * self.tall - 1) * pr.stride[0] + (pr.r - 1) * pr.dilation[0] + 1
+
+    @property
+    def span(self) -> int:
+        """Columns of the image under those of the tile, from the first to the last (SPAN_COLUMNS)."""
+        pr = self.problem
+        return (self.columns - 1) * pr.stride[1] + (pr.s - 1) * pr.dilation[1] + 1
+
+    @property
+    def split(self) -> bool:
+        """Whether a piece of each row comes by itself (SPLIT): of parts of rows that begin at pieces."""
+        return self.columns < self.problem.q and self.problem.w % in_chunk(self.problem) == 0
+
+    @property
+    def row_w(self) -> int:
+        """Numbers from one row of the image to the next in shared memory (ROW_W)."""
+        each = in_chunk(self.problem)
+        return (self.span + 2 * (each - 1)) // each * each if self.split else self.problem.w
+
+    @property
     def patch(self) -> int:
         """Numbers of a plane, or of several images', from the first that a tile's taps read to the last."""
         pr, padded = self.problem, in_chunk(self.problem) - 1
-        (up_h, up_w), (apart_h, apart_w) = pr.stride, pr.dilation
-        of_row = (pr.r - 1) * apart_h * pr.w + (self.columns - 1) * up_w + (pr.s - 1) * apart_w + 1
+        up_h, of_row = pr.stride[0], (pr.r - 1) * pr.dilation[0] * self.row_w + self.span
         if not self.across:
-            return (self.rows - 1) * up_h * pr.w + of_row
-        rows = _met(self.pixels, self.wide)
+            return (self.rows * self.tall - 1) * up_h * self.row_w + of_row
+        rows = _met(self.pixels, self.wide) * self.tall
         return max((rows - images) * up_h * pr.w + images * (of_row + 2 * padded)
                    for images in (1, self.met_images))  # fmt: skip
 
@@ -128,7 +163,7 @@ class Shape:
     @property
     def outputs(self) -> int:
         """Outputs of a tile, if it is in the middle of all."""
-        return self.pixels if self.across else self.images * self.rows * self.columns
+        return self.tall * (self.pixels if self.across else self.images * self.rows * self.columns)
 
     @property
     def sent(self) -> float:
@@ -136,7 +171,7 @@ class Shape:
         pr = self.problem
         if not self.across:
             return self.images * self.pitch
-        under = self.pixels / self.wide * pr.stride[0]  # rows
+        under = self.pixels / self.wide * self.tall * pr.stride[0]  # rows
         beside = (1 + self.pixels / self.of_image) * (pr.r - 1) * pr.dilation[0]
         return min(self.pitch, (under + beside) * pr.w * DTYPE_BYTES[pr.dtype])
 
@@ -146,14 +181,16 @@ class Shape:
         pr = self.problem
         (up_h, up_w), (top, _, left, _) = pr.stride, pr.pad
         if self.across:  # so does every row
-            return (pr.r - 1) * pr.dilation[0] >= top and (pr.p - 1) * up_h - top < pr.h
+            return (pr.r - 1) * pr.dilation[0] >= top and (self.p_rows - 1) * self.tall * up_h - top < pr.h
 
-        def start(p: int, q: int) -> int:
-            return (p * up_h - top) * pr.w + q * up_w - left
-
-        last = start(*((ceil_div(size, of_tile) - 1) * of_tile
-                       for size, of_tile in ((pr.p, self.rows), (pr.q, self.columns))))  # fmt: skip
-        return start(0, 0) + self.patch > 0 and last < pr.h * pr.w
+        last_row, last_column = (
+            (ceil_div(size, of_tile) - 1) * of_tile * up - before
+            for size, of_tile, up, before in (
+                (self.p_rows, self.rows, self.tall * up_h, top), (pr.q, self.columns, up_w, left))
+        )  # fmt: skip
+        if self.split:
+            return self.span > left and last_column < pr.w and self.under > top and last_row < pr.h
+        return self.patch > top * pr.w + left and last_row * pr.w + last_column < pr.h * pr.w
 
     @property
     def run_out(self) -> int:
@@ -174,7 +211,7 @@ def _met(run: int, length: int) -> int:
 
 def shape_of(pr: Problem, cf: Values) -> Shape:
     """Return the outputs of a config's tiles."""
-    return Shape(pr, cf["rows"], columns(pr, cf["parts"]), cf["ni"], bool(cf["across"]))
+    return Shape(pr, cf["rows"], columns(pr, cf["parts"]), cf["ni"], bool(cf["across"]), cf["tall"])
 
 
 def k_tiles(pr: Problem, cf: Values) -> int:
@@ -199,7 +236,8 @@ def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers of a thread that multiplies."""
     beside = MARGIN + 2 * pr.s + (0 if paired(pr) else APART)
     beside += KEPT if cf["across"] and cf["stay"] else 0
-    return cf["bn"] // 2 + cf["sets"] * WORDS * pr.s + beside
+    beside += (OF_TALL if paired(pr) else OF_TALL // 2) if cf["tall"] > 1 else 0
+    return cf["tall"] * cf["bn"] // 2 + cf["sets"] * WORDS * pr.s + beside
 
 
 def registers_to_store(cf: Values) -> int:
@@ -228,7 +266,7 @@ class ShiftedTiling:
 def tiling_of(pr: Problem, cf: Values) -> ShiftedTiling:
     """Return the tiling of a config."""
     shape, bn, chunks = shape_of(pr, cf), cf["bn"], cf["chunks"]
-    w_bytes = bn * PIECE * chunks * pr.s
+    w_bytes = bn * PIECE * chunks * pr.s * (pr.r if cf["tall"] > 1 else 1)
     x_bytes = (1 if shape.across else shape.images) * channels(pr, chunks) * shape.pitch
     tile_pitch = round_up(shape.pixels, 8) + 4  # two channels on, 8 or 24 banks on
     x_from = cf["stages"] * w_bytes
