@@ -49,6 +49,8 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "parts of rows": ("n1c40h3w280k32r3s3p1u2-f16", dict(parts=3, sets=1)),
     "planes that begin anywhere": ("n3c40h3w5k33r3s3p1-f16+bias", dict(rows=3, ni=2, xs=2)),
     "two words at once": ("n1c40h4w24k33r1s2p0x3u2d1x6-f16", dict(rows=2)),  # one of them under no tap
+    "odd rows of stride 2": ("n3c40h5w9k33r3s3p1u2-f16+bias", dict(rows=3, ni=2, xs=2)),
+    "odd rows of stride 2, long filters": ("n2c40h1w135k32r1s5p0x2u1x2d1x3-bf16", dict(xs=2)),
     "tf32, planes that begin anywhere": ("n2c20h5w3k33r3s3p1u2-tf32", dict(rows=2, xs=2)),
     "even planes that begin anywhere": ("n1c40h6w6k33r3s3p1u2-bf16", dict(rows=2, sc=2)),
     "registers handed on": ("n1c24h4w8k161r1s3p0x1-f16", dict(rows=4, bn=192, mb=2, sets=1)),  # one step
@@ -98,7 +100,8 @@ SLIPS = (
     ("find_piece(&b, i, c)", "find_piece(&b, 0, c)", "across images", ", not |all wait|a copy of"),
     ("pieces[image % PIECES].count", "pieces[0].count", "across images", ", not |all wait"),
     ("run <= RUN_OF_STEP(b.last - 1)", "run < b.last * OF_STEP / R", "shares meet", "all wait"),
-    ("int run = RUN_OF_STEP(b.first);", "int run = (b.first + R - 1) / R;", "shares meet", "all wait|, not "),
+    ("int run = RUN_OF_STEP(b.first);", "int run = (b.first + R - 1) / R;", "shares meet",
+     "all wait|, not "),
     # who multiplies
     ("bar_wait(X_FULL(at->x_slot), at->x_parity);", ";", "several buffers", ", not "),
     ("bar_wait(X_FULL(at->x_slot), at->x_parity);", "bar_wait(X_FULL(at->x_slot), !at->x_parity);", "one set",
@@ -115,10 +118,12 @@ SLIPS = (
     ("if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(at->x_slot));", "", "one buffer", "all wait"),
     ("if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(at->x_slot));", "bar_arrive(X_EMPTY(at->x_slot));",
      "one buffer", ", not |arrivals|all wait"),
-    ("if ((r += OF_STEP) == R) {\n            r = 0;\n            __syncwarp();  // all lanes have read\n"
+    ("if ((r += OF_STEP) == R) {\n            r = 0;\n"
+     "            __syncwarp();  // all lanes have read\n"
      "            if (THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(at->x_slot));",
      "if (r == 0 && THREAD(0) % 32 == 0) bar_arrive(X_EMPTY(at->x_slot));\n"
-     "        if ((r += OF_STEP) == R) {\n            r = 0;", "one buffer", ", not |all wait"),  # too early
+     "        if ((r += OF_STEP) == R) {\n            r = 0;",  # too early
+     "one buffer", ", not |all wait"),
     ("left, slot, done);", "left, slot, slot);", "one buffer", "written while"),  # too early
     ("if (number == SETS - 1 && done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));", "",
      "one set, long runs", "all wait"),
@@ -135,6 +140,9 @@ SLIPS = (
     ("tf32_of(word_at(", "(word_at(", "tf32", ", not "),
     ("if (C % CHANNELS) sees = sees && c < left;", "", "a buffer for each run", ", not "),
     (" && (C % CHANNELS == 0 || c < left)", "", "tf32, shares meet", ", not "),
+    # words that are moved
+    ("moved & 4 ? words[e][k + 1]", "0 ? words[e][k + 1]", "odd rows of stride 2", ", not "),
+    ("moved % 4 * 8", "0", "odd rows of stride 2", ", not "),
     # tall pixels
     ("done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));",
      "done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(slot));", "tall pixels, several tiles",
