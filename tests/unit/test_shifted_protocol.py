@@ -141,8 +141,7 @@ SLIPS = (
     ("if (C % CHANNELS) sees = sees && c < left;", "", "a buffer for each run", ", not "),
     (" && (C % CHANNELS == 0 || c < left)", "", "tf32, shares meet", ", not "),
     # words that are moved
-    ("moved & 4 ? words[e][k + 1]", "0 ? words[e][k + 1]", "odd rows of stride 2", ", not "),
-    ("moved % 4 * 8", "0", "odd rows of stride 2", ", not "),
+    ("words[e][k + 1], moved * 8)", "words[e][k + 1], 0)", "odd rows of stride 2", ", not "),
     # tall pixels
     ("done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(done));",
      "done >= 0 && THREAD(0) % 32 == 0) bar_arrive(W_EMPTY(slot));", "tall pixels, several tiles",

@@ -167,19 +167,23 @@ def registers_at_most(of_block: int, blocks: int, per_unit: int) -> int:
     return min(255, per_unit // SCHEDULERS // (warps * 32) // 8 * 8)
 
 
-def registers_handed(teams: int, blocks: int, per_unit: int) -> int:
+def registers_handed(teams: int, blocks: int, per_unit: int, sending: int = SENDING) -> int:
     """Most registers of a thread of ``teams`` warpgroups that sum, in eights: one that sends hands its on.
 
     A block has what it is launched with; who asked for more than is left would wait for ever.
     """
     launched = (teams + 1) * registers_at_most(128 * (teams + 1), blocks, per_unit)
-    return min(MOST_HANDED, (launched - SENDING) // teams // 8 * 8)
+    return min(MOST_HANDED, (launched - sending) // teams // 8 * 8)
 
 
-def handed_on(teams: int, blocks: int, device: Device) -> dict[str, int]:
-    """Return the defines of the registers that a warpgroup that sends hands on to ``teams`` that sum."""
+def handed_on(teams: int, blocks: int, device: Device, sending: int = SENDING) -> dict[str, int]:
+    """Return the defines of the registers that a warpgroup that sends hands on to ``teams`` that sum.
+
+    ``sending``: what a thread of it keeps, a multiple of 8.
+    """
     return dict(
-        REGS_SENDING=SENDING, REGS_SUMMING=registers_handed(teams, blocks, device.regs_per_unit),
+        REGS_SENDING=sending,
+        REGS_SUMMING=registers_handed(teams, blocks, device.regs_per_unit, sending),
         REGS_ALL=registers_at_most(128 * (teams + 1), blocks, device.regs_per_unit),
     )  # fmt: skip
 

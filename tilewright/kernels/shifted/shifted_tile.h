@@ -48,18 +48,14 @@
 #define CHANNELS_OF(run) (C % CHANNELS == 0 ? CHANNELS : min(CHANNELS, C - (run) * CHANNELS))
 
 // PAIRED: where rows are an even number of pixels (EVEN), the first tap's is the second half of a word (ODD) everywhere
-// or nowhere, and a word is in the image, or outside of it, with both halves. Elsewhere (MOVED) words are moved by a half
-// where they must be, one more of them. Where pixel h is under tap s: halves from the first word's on, of WORDS words.
+// or nowhere, and a word is in the image, or outside of it, with both halves. Elsewhere words are moved by a half where
+// they must be, one more of them. Where pixel h is under tap s: halves from the first word's on, of WORDS words.
 #define EVEN (W % 2 == 0)
 #define ODD (EVEN && PAD_L % 2)
 #define HALF_OF(s, h) (ODD + (s) * DIL_W + (h) * STR_W)
 #define WORDS (HALF_OF(S - 1, 1) / 2 + 1)
 // Of stride 2 lanes skip every other word, and meet in banks two and two; not if they read two words at once, from a
-// multiple of 8 bytes on: words k and k + 1, in the image or outside of it together (TWO). Where rows do not begin at
-// such multiples, words are moved by one, too: of ALL_WORDS that are read, two at once (STR_MOVED).
-#define MOVED (!EVEN || (STR_W == 2 && W % 4))
-#define STR_MOVED (STR_W == 2 ? 2 : 1)
-#define ALL_WORDS (STR_W == 2 ? (WORDS + 3) / 2 * 2 : WORDS + 1)
+// multiple of 8 bytes on: words k and k + 1, in the image or outside of it together.
 #define TWO(k) (STR_W == 2 && W % 4 == 0 && (k) % 2 == ((PAD_L + ODD) % 4 > 0) && (k) + 1 < WORDS)
 
 typedef struct {

@@ -90,20 +90,15 @@ INLINE void two_words_at(unsigned words[2], const unsigned char *from, int sees)
 // The words of A for product i of a step, row r of SEEN: word j of a tap is of pixel j % 2, and of half j / 2 of the channels.
 // `run`: where the lane's first channel and row r are; `left`: channels from there on.
 INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me, int r, int i, int left) {
-#if PAIRED && MOVED
+#if PAIRED && !EVEN
     UNROLL for (int half = 0; half < 2; half++) {
-        unsigned words[2][ALL_WORDS];
+        unsigned words[2][WORDS + 1];
         UNROLL for (int e = 0; e < 2; e++) {
-            const int c = CHANNEL_OF(i, half) + e, sees = C % CHANNELS == 0 || c < left;
-            const int moved = (TAP_BYTES(r, 0) + me->from[e]) & (4 * STR_MOVED - 1);
+            const int c = CHANNEL_OF(i, half) + e, moved = (TAP_BYTES(r, 0) + me->from[e]) & 3;
             const unsigned char *from = run + me->from[e] + c * PITCH - moved;
-            UNROLL for (int k = 0; k < ALL_WORDS; k += STR_MOVED)
-                if (STR_MOVED == 2) two_words_at(words[e] + k, from + k * 4, sees);
-                else words[e][k] = word_at(from + k * 4, sees);
-            UNROLL for (int k = 0; STR_MOVED == 2 && k <= WORDS; k++)
-                words[e][k] = moved & 4 ? words[e][k + 1] : words[e][k];
+            UNROLL for (int k = 0; k <= WORDS; k++) words[e][k] = word_at(from + k * 4, C % CHANNELS == 0 || c < left);
             UNROLL for (int k = 0; k < WORDS; k++)
-                words[e][k] = __funnelshift_r(words[e][k], words[e][k + 1], moved % 4 * 8);
+                words[e][k] = __funnelshift_r(words[e][k], words[e][k + 1], moved * 8);
         }
         UNROLL for (int s = 0; s < S; s++) UNROLL for (int h = 0; h < 2; h++) {
             const unsigned both = __byte_perm(words[0][HALF_OF(s, h) / 2], words[1][HALF_OF(s, h) / 2],

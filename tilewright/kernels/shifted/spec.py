@@ -35,6 +35,7 @@ from tilewright.kernels.shifted.tile import (
     columns,
     k_tiles,
     registers,
+    registers_to_send,
     registers_to_store,
     runs,
     seen,
@@ -222,10 +223,11 @@ def _hands_on(problem: Problem, device: Device, cf: Values) -> bool:
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
     if not _hands_on(problem, device, cf):
         return True
-    shape, blocks, held = shape_of(problem, cf), cf["mb"], device.regs_per_unit
+    shape, blocks, held, tall = shape_of(problem, cf), cf["mb"], device.regs_per_unit, cf["tall"]
     most = registers_at_most(shape.threads, blocks, held)
-    return (registers(problem, cf) <= registers_handed(shape.teams, blocks, held)
-            and max(registers_to_store(cf), cf["tall"] * cf["bn"] // 2 + PRODUCT) <= most)  # fmt: skip
+    handed = registers_handed(shape.teams, blocks, held, registers_to_send(problem, cf))
+    return (registers(problem, cf) <= handed
+            and max(registers_to_store(cf), tall * cf["bn"] // 2 + PRODUCT) <= most)  # fmt: skip
 
 
 RULES = (
@@ -248,7 +250,7 @@ RULES = (
         lambda problem, device, cf: shape_of(problem, cf).threads * cf["mb"] <= device.threads_per_unit,
         f"{OF_SHAPE} mb",
     ),
-    Rule("registers", _fits_registers, SPILLS, needs=f"{OF_SHAPE} bn mb sets sc stay"),
+    Rule("registers", _fits_registers, SPILLS, needs=f"{OF_SHAPE} bn chunks mb sets sc stay"),
     Rule("depth", lambda problem, chunks: chunks < 8 or channels(problem, 4) < problem.c,
          "more channels of a run than there are"),
     Rule("sets", lambda problem, cf: _products(problem, cf) % cf["sets"] == 0,
@@ -278,7 +280,7 @@ def _defines(pr: Problem, device: Device, tiling: ShiftedTiling, cf: Values, ali
         CHUNKS=cf["chunks"], STAGES=cf["stages"], X_STAGES=cf["xs"], SETS=cf["sets"],
         SC=cf["sc"], CLUSTER=cf["sc"],
         MIN_BLOCKS=cf["mb"], HANDS_ON=int(hands_on), STAYS=cf["stay"],
-        **(handed_on(shape.teams, cf["mb"], device) if hands_on else {}),
+        **(handed_on(shape.teams, cf["mb"], device, registers_to_send(pr, cf)) if hands_on else {}),
         TEAMS=shape.teams, PITCH=shape.pitch, X_FROM=tiling.x_from, X_BYTES=tiling.x_bytes,
         TILE_PIXELS=shape.pixels, TILE_PITCH=tiling.tile_pitch, BARS_FROM=tiling.bars_from,
         SHARED_BYTES=tiling.shared_bytes, RUN_OUT=shape.run_out, Y_VECTOR=int(aligned),

@@ -20,7 +20,10 @@ WORDS = 4  # registers of a lane's words of a tap of a product
 MARGIN = 28  # registers besides those and the sums, and 2 for each column of the filter
 APART = 6  # more in tf32, where two pixels are seen apart
 KEPT = 4  # more where blocks stay, and their tiles go on across rows
-OF_TALL = 16  # more where pixels are tall, half of that in tf32
+# More where pixels are tall: for words of two bytes or of four; across rows; for each filter column from the
+# fourth on; for z; in runs of eight pieces, twice if there is z.
+TALL, TALL_TF32, TALL_ACROSS, TALL_WIDE, TALL_Z, TALL_LONG = 16, 8, 4, 18, 8, 24
+SENDS, MORE_SENT = 32, 8  # registers of a thread that sends; more where it has more of an image to look after
 BANKS = 128  # bytes of a row of all banks
 MOST_RUN = 16  # bytes that a thread stores at once
 
@@ -236,8 +239,19 @@ def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers of a thread that multiplies."""
     beside = MARGIN + 2 * pr.s + (0 if paired(pr) else APART)
     beside += KEPT if cf["across"] and cf["stay"] else 0
-    beside += (OF_TALL if paired(pr) else OF_TALL // 2) if cf["tall"] > 1 else 0
+    if cf["tall"] > 1:
+        beside += (TALL if paired(pr) else TALL_TF32) + TALL_ACROSS * cf["across"]
+        beside += TALL_WIDE * max(0, pr.s - 3) + TALL_Z * pr.epilogue.add
+        beside += TALL_LONG * (1 + pr.epilogue.add) * (cf["chunks"] == 8)
     return cf["tall"] * cf["bn"] // 2 + cf["sets"] * WORDS * pr.s + beside
+
+
+def registers_to_send(pr: Problem, cf: Values) -> int:
+    """Registers that a thread which sends keeps, if it hands others on."""
+    if not cf["across"]:
+        return SENDS
+    fewer = pr.c % channels(pr, cf["chunks"]) > 0  # channels of the last run
+    return SENDS + MORE_SENT * (fewer + max(0, shape_of(pr, cf).met_images - 2))
 
 
 def registers_to_store(cf: Values) -> int:
