@@ -16,7 +16,8 @@ from tilewright.device import for_architecture
 from tilewright.errors import ConfigError
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
-from tilewright.kernels.shifted.tile import Shape, channels
+from tilewright.kernels.shifted.shape import Shape
+from tilewright.kernels.shifted.tile import channels
 from tilewright.plans.plan import Plan
 from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.runtime.base import Runtime
@@ -79,7 +80,7 @@ LAYERS = (
     ("n13c40h9w7k32r3s3p1-bf16+bias", dict(rows=5, tall=2, across=1, stay=1, xs=2)),
     ("n2c24h5w130k36r3s3p1-tf32+add", dict(parts=3, tall=2, stay=1, xs=2)),
     ("n2c40h5w136k33r3s3p1-f16+bias", dict(parts=3, tall=2, stay=1, xs=2)),  # a piece of each row
-    ("n1c24h7w260k36r5s5p2u2x1-tf32+add", dict(parts=2, tall=2, stay=1, chunks=2, bn=64, sets=1)),
+    ("n1c24h7w260k36r5s5p2u2x1-tf32+add", dict(parts=2, tall=2, stay=1, chunks=2, sets=1)),
     ("n1c40h6w304k40r3s3p2x1d2u1x2-bf16", dict(parts=3, sc=2)),  # rows before the image, and behind it
     ("n2c40h9w8k40r3s3p1-f16", dict(rows=3, chunks=2, sets=1, sc=2, stages=3)),
 )

@@ -1,7 +1,7 @@
 // Numbers of tf32, by their bits.
 //
-//   tf32_of   an f32 rounded to the 11 bits of tf32: one instruction from sm_90 on, halves to even; elsewhere four, halves
-//             away from zero
+//   tf32_of   an f32 rounded to the 11 bits of tf32: from sm_90 on by one instruction, halves to even; elsewhere by
+//             four, halves away from zero
 //   split     v = high + low / 2048: v becomes high, low is returned, which tensor cores would cut off to tf32
 //
 // low is scaled so that it has the exponent of its number: no f32 is too small for it, but a denormal one. An

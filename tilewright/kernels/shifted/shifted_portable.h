@@ -40,8 +40,8 @@ INLINE void copy_run(SHARED unsigned char *run, const GLOBAL in_t *x, const Bloc
 }
 
 // Sum up a tile; each block of a cluster works out all of its shares.
-INLINE void sum_up(acc_t sums[TALL * SUMS], SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
-                   const Block *b, Lane me) {
+INLINE void sum_up(acc_t sums[TALL * SUMS], SHARED unsigned char *shared, const GLOBAL in_t *x,
+                   const GLOBAL unsigned char *w, const Block *b, Lane me) {
     const int multiplies = THREAD(0) < 128 * TEAMS;
     acc_t part[TALL * SUMS];
     for (int i = 0; i < TALL * SUMS; i++) sums[i] = 0;

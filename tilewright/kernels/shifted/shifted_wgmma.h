@@ -87,8 +87,8 @@ INLINE void two_words_at(unsigned words[2], const unsigned char *from, int sees)
     words[0] = both.x, words[1] = both.y;
 }
 
-// The words of A for product i of a step, row r of SEEN: word j of a tap is of pixel j % 2, and of half j / 2 of the channels.
-// `run`: where the lane's first channel and row r are; `left`: channels from there on.
+// The words of A for product i of a step, row r of SEEN: word j of a tap is of pixel j % 2, and of half j / 2 of the
+// channels. `run`: where the lane's first channel and row r are; `left`: channels from there on.
 INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me, int r, int i, int left) {
 #if PAIRED && !EVEN
     UNROLL for (int half = 0; half < 2; half++) {
@@ -133,10 +133,12 @@ INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me
 #endif
 }
 
-// Multiply step (run, r) of the block's, or of TALL outputs all rows of the filter at once, whose filters are in buffer `slot` and planes at `run`; behind its first
-// products all of the step before are done.
-INLINE void multiply_step(acc_t sums[TALL * SUMS], unsigned a[SETS][S][4], unsigned char *shared, const unsigned char *run,
-                          const Lane *me, shared_t bars, int r, int left, int slot, int done) {
+// Multiply step (run, r) of the block's, whose filters are in buffer `slot` and planes at `run`; behind its first
+// products all of the step before are done. Of TALL outputs it has all rows of the filter: what is read of a row of the
+// image is multiplied by each row of the filter that has it under an output.
+INLINE void multiply_step(acc_t sums[TALL * SUMS], unsigned a[SETS][S][4], unsigned char *shared,
+                          const unsigned char *run, const Lane *me, shared_t bars, int r, int left, int slot,
+                          int done) {
     const unsigned piece = place_of(shared + slot * STEP_BYTES) >> 4 & 0x3fff;
     const unsigned long long kind = CHUNKS == 8 ? 1 : CHUNKS == 4 ? 2 : 3;  // rows of 128, 64, 32 bytes (hopper.h)
     const unsigned long long rows = kind << 62 | 8ull * CHUNKS << 32 | 1u << 16 | piece;
@@ -145,7 +147,7 @@ INLINE void multiply_step(acc_t sums[TALL * SUMS], unsigned a[SETS][S][4], unsig
         read_taps(a[set], run + TAP_BYTES(row, 0), me, r + row, i, left);
         UNROLL for (int j = 0; j < 4 * S; j++) asm volatile("" : "+r"(a[set][j / 4][j % 4]) :: "memory");
         wg_begin();
-        UNROLL for (int m = 0; m < TALL; m++) {  // output m of a pixel has row `tap` of the filter here, or none
+        UNROLL for (int m = 0; m < TALL; m++) {  // output m has row `tap` of the filter here, or none
             const int tap = row - m * STR_H;
             if (tap < 0 || tap >= OF_STEP) continue;
             UNROLL for (int s = 0; s < S; s++)
@@ -162,7 +164,8 @@ typedef struct {
     int slot, parity, x_slot, x_parity;
 } Place;
 
-INLINE void sum_up(acc_t sums[TALL * SUMS], unsigned char *shared, const Block *b, const Lane *me, shared_t bars, Place *at) {
+INLINE void sum_up(acc_t sums[TALL * SUMS], unsigned char *shared, const Block *b, const Lane *me, shared_t bars,
+                   Place *at) {
     unsigned a[SETS][S][4];
     int r = b->first * OF_STEP % R, done = -1;
     UNROLL for (int i = 0; i < TALL * SUMS; i++) sums[i] = 0;

@@ -11,32 +11,24 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     MOST_BITS,
-    SPARE,
     SPILLS,
     block_rule,
     blocks_param,
-    fits_registers,
     fits_shared,
     handed_on,
     no_wgmma,
-    registers_at_most,
-    registers_handed,
     resident_rule,
     shared_rule,
 )
 from tilewright.kernels.products import in_chunk, packer_of, products_define, tf32_or_plain
+from tilewright.kernels.shifted.registers import fits, hands_on, registers_to_send
+from tilewright.kernels.shifted.shape import TEAM, Shape, columns
 from tilewright.kernels.shifted.tile import (
     PIECE,
-    TEAM,
-    Shape,
     ShiftedTiling,
     blocks,
     channels,
-    columns,
     k_tiles,
-    registers,
-    registers_to_send,
-    registers_to_store,
     runs,
     seen,
     shape_of,
@@ -55,8 +47,6 @@ from tilewright.problem import Problem
 
 MOST_TEAMS = 4
 IMAGES = (1, 2, 3, 4, 5)  # of a block
-PRODUCT = 30  # registers besides its sums without which the compiler refuses a product
-# But for parts of a row.
 SMALLEST = dict(rows=1, ni=1, across=0, tall=1, bn=32, chunks=4, xs=1, stages=2, stay=0)
 OF_SHAPE = "rows parts ni across tall"  # parameters that say which outputs a block has
 MOST_PIXELS = 1 << 30  # of all images, if a run is of pixels of several
@@ -214,22 +204,6 @@ def _has_stages(stages: int, of_share: int) -> bool:
     return min(2, of_share) <= stages <= max(2, of_share)
 
 
-def _hands_on(problem: Problem, device: Device, cf: Values) -> bool:
-    """Whether those who send hand registers on: there are too few for each thread to have as many."""
-    most = max(registers(problem, cf), registers_to_store(cf))
-    return not fits_registers(device, most, shape_of(problem, cf).threads * cf["mb"], spare=SPARE)
-
-
-def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
-    if not _hands_on(problem, device, cf):
-        return True
-    shape, blocks, held, tall = shape_of(problem, cf), cf["mb"], device.regs_per_unit, cf["tall"]
-    most = registers_at_most(shape.threads, blocks, held)
-    handed = registers_handed(shape.teams, blocks, held, registers_to_send(problem, cf))
-    return (registers(problem, cf) <= handed
-            and max(registers_to_store(cf), tall * cf["bn"] // 2 + PRODUCT) <= most)  # fmt: skip
-
-
 RULES = (
     Rule("parts", lambda rows, parts, ni: parts == 1 or rows == ni == 1,
          "parts of several rows: a block has a run of outputs"),
@@ -250,7 +224,7 @@ RULES = (
         lambda problem, device, cf: shape_of(problem, cf).threads * cf["mb"] <= device.threads_per_unit,
         f"{OF_SHAPE} mb",
     ),
-    Rule("registers", _fits_registers, SPILLS, needs=f"{OF_SHAPE} bn chunks mb sets sc stay"),
+    Rule("registers", fits, SPILLS, needs=f"{OF_SHAPE} bn chunks mb sets sc stay"),
     Rule("depth", lambda problem, chunks: chunks < 8 or channels(problem, 4) < problem.c,
          "more channels of a run than there are"),
     Rule("sets", lambda problem, cf: _products(problem, cf) % cf["sets"] == 0,
@@ -272,15 +246,15 @@ RULES = (
 
 def _defines(pr: Problem, device: Device, tiling: ShiftedTiling, cf: Values, aligned: bool) -> Values:
     view, shape, bn = View.unflattened(pr), shape_of(pr, cf), cf["bn"]
-    hands_on = _hands_on(pr, device, cf)
+    handing = hands_on(pr, device, cf)
     return image_defines(pr, view) | layer_defines(pr, view) | dict(
         DTYPE=dtype_code(pr), **products_define("PRODUCTS", tf32_or_plain(pr)),
         N=pr.n, ROWS=shape.rows, TALL=shape.tall, COLUMNS=shape.columns, IMAGES=shape.met_images,
         ACROSS=int(shape.across), SPLIT=int(shape.split), KB=bn, WG_N=bn, WG_EIGHTHS=bn // 8,
         CHUNKS=cf["chunks"], STAGES=cf["stages"], X_STAGES=cf["xs"], SETS=cf["sets"],
         SC=cf["sc"], CLUSTER=cf["sc"],
-        MIN_BLOCKS=cf["mb"], HANDS_ON=int(hands_on), STAYS=cf["stay"],
-        **(handed_on(shape.teams, cf["mb"], device, registers_to_send(pr, cf)) if hands_on else {}),
+        MIN_BLOCKS=cf["mb"], HANDS_ON=int(handing), STAYS=cf["stay"],
+        **(handed_on(shape.teams, cf["mb"], device, registers_to_send(pr, cf)) if handing else {}),
         TEAMS=shape.teams, PITCH=shape.pitch, X_FROM=tiling.x_from, X_BYTES=tiling.x_bytes,
         TILE_PIXELS=shape.pixels, TILE_PITCH=tiling.tile_pitch, BARS_FROM=tiling.bars_from,
         SHARED_BYTES=tiling.shared_bytes, RUN_OUT=shape.run_out, Y_VECTOR=int(aligned),
