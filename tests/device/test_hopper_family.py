@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from here import EMULATED_AND_GPU, GPU
+from numpy.typing import NDArray
 from pairs import facts, fewest
 from test_gpu_path import _agrees, computed, runtime
 
@@ -373,6 +374,12 @@ def test_the_packed_filter_has_what_padding_adds(device: str, runtime: Runtime) 
     assert np.isnan(rows[0, 3, 0]) and np.isnan(rows[1, 5, 1])
 
 
+def _rounded(bits: NDArray[np.uint32], to_even: bool) -> NDArray[np.uint32]:
+    """Bits of f32 rounded to tf32; halves away from zero, or to even."""
+    half = 0xFFF + (bits >> 13 & 1) if to_even else 0x1000
+    return ((bits + half) & 0xFFFFE000).astype(np.uint32)
+
+
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize(("text", "change"), [
     ("n2c32h9w7k70r3s3p1u2-tf32-nhwc", dict(chunks=4)), ("n2c18h9w7k70r3s3p1-tf32", dict(x=1)),
@@ -383,12 +390,12 @@ def test_the_packed_filter_has_what_padding_adds(device: str, runtime: Runtime) 
 def test_tf32_rounds_its_factors_and_nothing_else(
     device: str, text: str, change: dict[str, int], runtime: Runtime
 ) -> None:
-    """Tensor cores would cut the last 13 bits off; both factors are rounded before."""
+    """Tensor cores would cut the last 13 bits off; both factors are rounded before, on a GPU halves to even."""
     problem = Problem.parse(text)
     used = _used(problem, runtime)
     plan, rng = Plan.make(used, problem, Config.make("hopper", BASE | change)), np.random.default_rng(1)
     x, w = (rng.standard_normal(shape, np.float32) for shape in (problem.x_shape, problem.w_shape))
-    near = [((v.view(np.uint32) + 0x1000) & 0xFFFFE000).astype(np.uint32).view(np.float32) for v in (x, w)]
+    near = [_rounded(v.view(np.uint32), to_even=device == "cuda").view(np.float32) for v in (x, w)]
     y = computed(plan, x, w)
     assert np.array_equal(y, computed(plan, *near))
     ref, size = numpy_conv(problem, *near)
