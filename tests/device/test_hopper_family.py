@@ -390,7 +390,7 @@ def _rounded(bits: NDArray[np.uint32], to_even: bool) -> NDArray[np.uint32]:
 def test_tf32_rounds_its_factors_and_nothing_else(
     device: str, text: str, change: dict[str, int], runtime: Runtime
 ) -> None:
-    """Tensor cores would cut the last 13 bits off; both factors are rounded before, on a GPU halves to even."""
+    """Tensor cores would cut the last 13 bits off; both factors are rounded before, by a GPU to even."""
     problem = Problem.parse(text)
     used = _used(problem, runtime)
     plan, rng = Plan.make(used, problem, Config.make("hopper", BASE | change)), np.random.default_rng(1)
