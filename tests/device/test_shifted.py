@@ -75,7 +75,7 @@ LAYERS = (
     ("n2c40h9w16k40r3s3p1-f16+bias+add", dict(rows=2, tall=2, stay=1, xs=2)),  # 9 outputs of pixels of two
     ("n3c24h22w12k33r3s3p1-tf32+bias+relu", dict(rows=3, tall=4, stay=1, chunks=2, stages=3)),
     ("n3c40h16w24k70r3s3p1u2-bf16+silu", dict(rows=2, tall=3, bn=64, stay=1, sets=1)),
-    ("n2c12h70w8k32r5s3p2x1-f16", dict(rows=3, tall=3, stay=1, stages=1)),  # one step of a tile
+    ("n2c12h70w8k32r5s3p2x1-f16", dict(rows=3, tall=2, stay=1, stages=1)),  # one step of a tile
     ("n9c40h9w7k32r3s3p1-f16+add", dict(rows=3, tall=3, ni=3, stay=1)),  # images of three rows of pixels
     ("n13c40h9w7k32r3s3p1-bf16+bias", dict(rows=5, tall=2, across=1, stay=1, xs=2)),
     ("n2c24h5w130k36r3s3p1-tf32+add", dict(parts=3, tall=2, stay=1, xs=2)),

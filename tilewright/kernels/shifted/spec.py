@@ -50,6 +50,7 @@ IMAGES = (1, 2, 3, 4, 5)  # of a block
 SMALLEST = dict(rows=1, ni=1, across=0, tall=1, bn=32, chunks=4, xs=1, stages=2, stay=0)
 OF_SHAPE = "rows parts ni across tall"  # parameters that say which outputs a block has
 MOST_PIXELS = 1 << 30  # of all images, if a run is of pixels of several
+MOST_PRODUCTS = 80  # of a step of tall pixels, all unrolled
 COPIED = 2  # bytes of a number, as a copy of x to an aligned buffer takes it
 
 
@@ -199,6 +200,11 @@ def _products(pr: Problem, cf: Values) -> int:
     return cf["chunks"] // 2 * (seen(pr, cf["tall"]) if cf["tall"] > 1 else 1)
 
 
+def _unrolled(pr: Problem, cf: Values) -> int:
+    """Products of a step of tall pixels, each an instruction of its own."""
+    return cf["chunks"] // 2 * cf["tall"] * pr.r * pr.s
+
+
 def _has_stages(stages: int, of_share: int) -> bool:
     """Whether there are no more buffers than steps, and more than one for several."""
     return min(2, of_share) <= stages <= max(2, of_share)
@@ -227,6 +233,8 @@ RULES = (
     Rule("registers", fits, SPILLS, needs=f"{OF_SHAPE} bn chunks mb sets sc stay"),
     Rule("depth", lambda problem, chunks: chunks < 8 or channels(problem, 4) < problem.c,
          "more channels of a run than there are"),
+    Rule("unrolled", lambda problem, cf: cf["tall"] == 1 or _unrolled(problem, cf) <= MOST_PRODUCTS,
+         "a step of so many products that it takes seconds to compile", needs="chunks tall"),
     Rule("sets", lambda problem, cf: _products(problem, cf) % cf["sets"] == 0,
          "two sets of fragments, of which a step does not end with the second", needs="chunks tall sets"),
     Rule("shares", lambda problem, cf: cf["sc"] <= steps(problem, cf),
