@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.limits import SPARE, fits_registers, registers_at_most, registers_handed
+from tilewright.kernels.limits import SENDING, SPARE, fits_registers, registers_at_most, registers_handed
 from tilewright.kernels.shifted.shape import paired
 from tilewright.kernels.shifted.tile import channels, shape_of
 from tilewright.problem import Problem
@@ -16,7 +16,7 @@ KEPT = 4  # more where blocks stay, and their tiles go on across rows
 # More where pixels are tall: for words of two bytes or of four; across rows; for each filter column from the
 # fourth on; for z; in runs of eight pieces, twice if there is z.
 TALL, TALL_TF32, TALL_ACROSS, TALL_WIDE, TALL_Z, TALL_LONG = 16, 8, 4, 18, 8, 24
-SENDS, MORE_SENT = 32, 8  # registers of a thread that sends; more where it has more of an image to look after
+MORE_SENT = 8  # of a thread that sends, where it has more of an image to look after
 PRODUCT = 30  # registers besides its sums without which the compiler refuses a product
 
 
@@ -34,9 +34,9 @@ def registers(pr: Problem, cf: Values) -> int:
 def registers_to_send(pr: Problem, cf: Values) -> int:
     """Registers that a thread which sends keeps, if it hands others on."""
     if not cf["across"]:
-        return SENDS
+        return SENDING
     fewer = pr.c % channels(pr, cf["chunks"]) > 0  # channels of the last run
-    return SENDS + MORE_SENT * (fewer + max(0, shape_of(pr, cf).met_images - 2))
+    return SENDING + MORE_SENT * (fewer + max(0, shape_of(pr, cf).met_images - 2))
 
 
 def registers_to_store(cf: Values) -> int:

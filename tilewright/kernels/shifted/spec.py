@@ -28,9 +28,10 @@ from tilewright.kernels.shifted.tile import (
     ShiftedTiling,
     blocks,
     channels,
+    filter_rows,
+    image_rows,
     k_tiles,
     runs,
-    seen,
     shape_of,
     steps,
     tiles,
@@ -50,7 +51,7 @@ IMAGES = (1, 2, 3, 4, 5)  # of a block
 SMALLEST = dict(rows=1, ni=1, across=0, tall=1, bn=32, chunks=4, xs=1, stages=2, stay=0)
 OF_SHAPE = "rows parts ni across tall"  # parameters that say which outputs a block has
 MOST_PIXELS = 1 << 30  # of all images, if a run is of pixels of several
-MOST_PRODUCTS = 80  # of a step of tall pixels, all unrolled
+MOST_PRODUCTS = 80  # of a step, all unrolled
 COPIED = 2  # bytes of a number, as a copy of x to an aligned buffer takes it
 
 
@@ -142,7 +143,7 @@ class Shifted(Family):
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Length of the longest chain of adds: products of 32 bytes, then the shares."""
         sc, of_tap = config["sc"], config["chunks"] // 2
-        taps = _taps(problem, config["chunks"]) // steps(problem, config.values)  # of a step
+        taps = filter_rows(problem, config["tall"]) * problem.s  # of a step
         return ceil_div(steps(problem, config.values), sc) * taps * of_tap + sc
 
 
@@ -191,18 +192,18 @@ def _goes_on(pr: Problem, cf: Values) -> bool:
 def _reads_less(pr: Problem, cf: Values) -> bool:
     """Whether outputs of a pixel share rows of the image, and blocks have no more than there are."""
     tall = cf["tall"]
-    shares = pr.dilation[0] == 1 and pr.stride[0] < pr.r and seen(pr, tall) <= MOST_BITS
+    shares = pr.dilation[0] == 1 and pr.stride[0] < pr.r and image_rows(pr, tall) <= MOST_BITS
     return bool(cf["stay"]) and shares and tall <= pr.p and cf["rows"] <= ceil_div(pr.p, tall)
 
 
 def _products(pr: Problem, cf: Values) -> int:
     """Fragments that a lane reads in a step, one set after the other."""
-    return cf["chunks"] // 2 * (seen(pr, cf["tall"]) if cf["tall"] > 1 else 1)
+    return cf["chunks"] // 2 * image_rows(pr, cf["tall"])
 
 
 def _unrolled(pr: Problem, cf: Values) -> int:
-    """Products of a step of tall pixels, each an instruction of its own."""
-    return cf["chunks"] // 2 * cf["tall"] * pr.r * pr.s
+    """Products of a step, each an instruction of its own."""
+    return cf["chunks"] // 2 * cf["tall"] * filter_rows(pr, cf["tall"]) * pr.s
 
 
 def _has_stages(stages: int, of_share: int) -> bool:
@@ -233,7 +234,7 @@ RULES = (
     Rule("registers", fits, SPILLS, needs=f"{OF_SHAPE} bn chunks mb sets sc stay"),
     Rule("depth", lambda problem, chunks: chunks < 8 or channels(problem, 4) < problem.c,
          "more channels of a run than there are"),
-    Rule("unrolled", lambda problem, cf: cf["tall"] == 1 or _unrolled(problem, cf) <= MOST_PRODUCTS,
+    Rule("unrolled", lambda problem, cf: _unrolled(problem, cf) <= MOST_PRODUCTS,
          "a step of so many products that it takes seconds to compile", needs="chunks tall"),
     Rule("sets", lambda problem, cf: _products(problem, cf) % cf["sets"] == 0,
          "two sets of fragments, of which a step does not end with the second", needs="chunks tall sets"),

@@ -27,13 +27,18 @@ def runs(pr: Problem, chunks: int) -> int:
 
 
 def steps(pr: Problem, cf: Values) -> int:
-    """Steps of the sum: a row of the filter over a run each, or all rows of it where pixels are tall."""
-    return runs(pr, cf["chunks"]) * (pr.r if cf["tall"] == 1 else 1)
+    """Steps of the sum: over a run each (STEPS)."""
+    return runs(pr, cf["chunks"]) * pr.r // filter_rows(pr, cf["tall"])
 
 
-def seen(pr: Problem, tall: int) -> int:
-    """Rows of the image under the outputs of a pixel (SEEN)."""
-    return (tall - 1) * pr.stride[0] + pr.r if tall > 1 else pr.r
+def filter_rows(pr: Problem, tall: int) -> int:
+    """Rows of the filter of a step: one, or all where pixels are tall (OF_STEP)."""
+    return pr.r if tall > 1 else 1
+
+
+def image_rows(pr: Problem, tall: int) -> int:
+    """Rows of the image that a lane reads in a step, one after the other (ROWS_OF_STEP)."""
+    return (tall - 1) * pr.stride[0] + pr.r if tall > 1 else 1
 
 
 def shape_of(pr: Problem, cf: Values) -> Shape:
@@ -80,7 +85,7 @@ class ShiftedTiling:
 def tiling_of(pr: Problem, cf: Values) -> ShiftedTiling:
     """Return the tiling of a config."""
     shape, bn, chunks = shape_of(pr, cf), cf["bn"], cf["chunks"]
-    w_bytes = bn * PIECE * chunks * pr.s * (pr.r if cf["tall"] > 1 else 1)
+    w_bytes = bn * PIECE * chunks * pr.s * filter_rows(pr, cf["tall"])
     x_bytes = (1 if shape.across else shape.images) * channels(pr, chunks) * shape.pitch
     tile_pitch = round_up(shape.pixels, 8) + 4  # two channels on, 8 or 24 banks on
     x_from = cf["stages"] * w_bytes

@@ -11,8 +11,9 @@ from tilewright.kernels.shifted.shape import paired
 from tilewright.kernels.shifted.tile import (
     PIECE,
     channels,
+    filter_rows,
+    image_rows,
     runs,
-    seen,
     shape_of,
     steps,
     tiling_of,
@@ -38,35 +39,36 @@ STORING = 20.0  # for a store of sums from registers, fitted to 841 trials of 18
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count the work of one block and one thread."""
     tiling, shape, bn, sc = tiling_of(pr, cf), shape_of(pr, cf), cf["bn"], cf["sc"]
-    chunks, of_step = cf["chunks"], cf["chunks"] // 2  # products of a tap
-    tall, of_run = cf["tall"], pr.r if cf["tall"] == 1 else 1  # steps
+    chunks, of_tap = cf["chunks"], cf["chunks"] // 2  # products
+    tall, of_step = cf["tall"], filter_rows(pr, cf["tall"])  # rows of the filter
+    of_run = pr.r // of_step  # steps
     need = max(registers(pr, cf), registers_to_store(cf))
     of_block, warps, share = shape.threads, 4 * shape.teams, ceil_div(steps(pr, cf), sc)
     outputs = bn * shape.outputs
     of_all = runs(pr, chunks)
     patches = min(of_all, ceil_div(share - 1, of_run) + 1) if sc > 1 else of_all
-    taps = share * pr.r // of_run * pr.s  # and outputs of a pixel: fragments that are multiplied
-    rows = share * (1 if tall == 1 else seen(pr, tall))  # that a lane reads
+    taps = share * of_step * pr.s  # and outputs of a pixel: fragments that are multiplied
+    rows = share * image_rows(pr, tall)  # that a lane reads
     words = (pr.s - 1) * pr.dilation[1] + pr.stride[1] + 2 + 2 * (pr.w % 2)  # of 2 bytes, under two pixels
-    loads = rows * of_step * 4 * (words / 2 if paired(pr) else pr.s)  # of a thread
+    loads = rows * of_tap * 4 * (words / 2 if paired(pr) else pr.s)  # of a thread
     apart = 4 * pr.h * pr.w % PIECE  # bytes from a lane's first plane to the next lane's
     conflicts = float(max(1 + (apart > 0), min(pr.stride[1], 4)))
     read = bn * 32 / LINE  # cycles to read the filter's part of a product
-    products = taps * tall * shape.teams * of_step
+    products = taps * tall * shape.teams * of_tap
     x_bytes, w_bytes = patches * channels(pr, chunks) * shape.sent, share * float(tiling.w_bytes)
     at_once = 2 if paired(pr) and pr.q % 2 == 0 else 1  # sums that a thread stores from registers
     own = tall * bn / 2 * (STORING / at_once if cf["stay"] else 1.5)  # to store, or to put into the tile
     runs_out = 0.0 if cf["stay"] else outputs / shape.run_out / sc / of_block  # of a thread
     sending = (SENDING + shape.met_images * channels(pr, chunks) / SENDERS * SENDING_MORE) * patches / share
     product = POWER * max(EIGHTH * bn / 8, read)
-    alone = of_step * (rows * READING + taps * tall * product) / share if cf["sets"] == 1 else 0.0
+    alone = of_tap * (rows * READING + taps * tall * product) / share if cf["sets"] == 1 else 0.0
     waits = SHARED / share if sc > 1 else 0.0
     return GpuWork(
         blocks=tiling.tiles * sc, threads=of_block, registers=need,
         resident=resident(device, need, of_block, tiling.shared_bytes, cf["mb"]),
         shared_bytes=tiling.shared_bytes, steps=share, buffers=cf["stages"],
         turn_cycles=max(COPYING / (cf["xs"] * of_run), LOOP, sending, alone) + waits,
-        fma=4.0 * taps * tall * of_step, shared_loads=loads,
+        fma=4.0 * taps * tall * of_tap, shared_loads=loads,
         staging=60.0 + loads * (WORD + (0.0 if paired(pr) else ROUNDED)) + rows * STEP,
         epilogue=40.0 + own + runs_out * (STORED + ADDED * sc * shape.run_out),
         wavefronts=loads * conflicts * warps + 0.6 * (products * read + (x_bytes + w_bytes) / LINE),
