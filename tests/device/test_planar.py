@@ -47,6 +47,14 @@ LAYERS = (
     ("n34c72h3w5k128r1s1-f16+bias+relu", dict(stages=3, turns=2)),  # several tiles of a block
     ("n67c130h3w4k64r1s1-bf16+add", dict(sender=0, sets=1, turns=2)),  # the last of some is not there
     ("n133c130h3w4k68r1s1-f16", dict(bn=64, sender=0, stages=5, turns=3)),
+    ("n2c68h7w7k40r1s1-tf32+bias", {}),  # odd planes; channels in and out past the last whole step and tile
+    ("n3c100h5w5k72r1s1-tf32+bias+add0.5+relu", dict(ni=2, bn=64, stages=3, sender=0, sets=1)),  # and images
+    ("n1c132h14w14k64r1s1-tf32+silu", dict(bn=64, sc=2, sets=1)),  # of 4 mod 8
+    ("n2c65h6w6k33r1s1-tf32+add", dict(ni=2)),
+    ("n1c66h6w7k34r1s1-tf32", dict(sender=0)),  # of 2 mod 4
+    ("n3c260h3w5k40r1s1-tf32+add", dict(ni=2, sets=1, sc=4)),
+    ("n1c97h4w6k96r1s1-tf32+relu", dict(bn=96)),  # of 8 mod 16
+    ("n67c68h3w4k64r1s1-tf32+bias", dict(stages=3, turns=2)),
 )
 
 
@@ -93,6 +101,9 @@ def test_configs_by_emulation(text: str, runtime: Runtime) -> None:
         "n5c300h6w7k164r1s1-bf16+silu",
         "n33c641h4w4k129r1s1-f16+add0.5",
         "n10c520h3w3k96r1s1-f16",
+        "n9c164h7w7k200r1s1-tf32+bias+relu",
+        "n8c512h14w14k520r1s1-tf32+add",
+        "n33c321h4w4k129r1s1-tf32+add0.5",
     ),
 )
 def test_configs_on_a_gpu(text: str, device: str, runtime: Runtime) -> None:
@@ -123,10 +134,13 @@ def test_all_kinds_of_planes_are_tried() -> None:
         ("n1c128h8w8k64r1s1-f16+maxpool2", "does not pool"),
         ("n1c128h7w7k64r1s1g2-f16", "one group"),
         ("n1c130h7w7k64r1s1-f16", "multiples of 16 bytes"),
+        ("n1c130h7w7k64r1s1-tf32", "multiples of 16 bytes"),
         ("n1c128h7w7k60r1s1-f16", "multiples of 16 bytes"),
         ("n1c64h7w7k64r1s1-f16", "too few input channels"),
         ("n1c128h28w28k64r1s1-f16", "9 to 320 pixels"),
         ("n1c128h1w1k64r1s1-f16", "9 to 320 pixels"),
+        ("n1c32h7w7k64r1s1-tf32", "too few input channels"),
+        ("n1c128h7w7k64r1s1-f32", "not f32"),
         ("n1c128h7w7k64r1s1-i8", "not i8"),
     ),
 )

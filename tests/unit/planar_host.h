@@ -6,6 +6,9 @@
 #define CHUNKS 8
 #define PACKED_BYTES (K_TILES * STEPS * W_BYTES)
 #include "numbers_host.h"
+#if PRODUCTS == TF32
+#include "mma_tf32.h"
+#endif
 #define STORERS (128 * TEAMS)
 
 struct Output {

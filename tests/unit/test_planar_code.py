@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,8 @@ LAYERS = (
     "n9c1000h6w7k1000r1s1-bf16",
     "n4c704h7w7k264r1s1-f16",  # an odd number of steps
     "n16c645h4w6k333r1s1-f16+bias",
+    "n32c512h7w7k2048r1s1-tf32",
+    "n8c1024h14w14k260r1s1-tf32+bias+add+silu",
 )
 
 
@@ -54,13 +57,16 @@ def test_compiles_with_sums_in_registers_and_products_under_way_together(text: s
 def test_lanes_read_from_different_banks() -> None:
     """Four lanes are APART channels apart, and eight lanes read neighbouring words of each."""
     text = kernel_files()["planar_order.h"].read_text(encoding="utf-8")
-    assert "HW % 2 ? 16 : HW % 4 ? 8 : HW % 8 ? 4 : HW % 16 ? 2 : 1" in text
-    for pixels in range(9, 321):
-        apart = 16 if pixels % 2 else 8 if pixels % 4 else 4 if pixels % 8 else 2 if pixels % 16 else 1
-        words = [(t * apart * pixels // 2 + pair) % 32 for t in range(4) for pair in range(8)]
-        assert len({*words}) == 32 or pixels % 32 == 0, pixels
-        channels = [n % apart + t * apart + n // apart * 4 * apart for t in range(4) for n in range(16)]
-        assert sorted(channels) == [*range(64)]
+    chosen = "".join(f"PLANE_HALVES % {rest} ? {apart} : " for rest, apart in ((2, 16), (4, 8), (8, 4), (16, 2)))
+    assert f"({chosen}1)" in text
+    for pixels, of_step in product(range(9, 321), (64, 32)):
+        halves = pixels * 64 // of_step
+        apart = 16 if halves % 2 else 8 if halves % 4 else 4 if halves % 8 else 2 if halves % 16 else 1
+        words = [(t * apart * halves // 2 + pair) % 32 for t in range(4) for pair in range(8)]
+        assert len({*words}) == 32 or halves % 32 == 0, pixels
+        numbers = range(of_step // 4)
+        channels = [n % apart + t * apart + n // apart * 4 * apart for t in range(4) for n in numbers]
+        assert sorted(channels) == [*range(of_step)]
 
 
 HOST = """
@@ -71,6 +77,9 @@ HOST = """
 #define UNROLL
 #define HW {pixels}
 #define C {channels}
+#define PAIRED 1
+#define PLANE_BYTES (HW * 2)
+typedef unsigned short in_t;
 {order}
 static unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {{
     const uint64_t both = (uint64_t)y << 32 | x;
@@ -86,7 +95,8 @@ int main() {{
     for (int t = 0; t < 4; t++)
         for (int pixel = 0; pixel < HW; pixel += 2) {{
             unsigned a[16];
-            read_planes(a, planes + pixel * 2 + t * (APART * HW * 2), C - t * APART);
+            const unsigned char *from = planes + pixel * 2 + t * (APART * HW * 2);
+            read_planes(a, from, from, C - t * APART);
             for (int i = 0; i < 32; i++) {{  // rows of two pixels, of each 16 channels: four products' words
                 const int row = i / 2 % 2, place = i / 8 * 16 + i / 4 % 2 * 8 + t * 2 + i % 2;
                 const unsigned c = CHANNEL_AT(place), number = a[i / 2] >> i % 2 * 16 & 0xffff;

@@ -25,6 +25,7 @@ PLANAR = family_of("planar")
 H100 = for_architecture("sm_90")
 # Copies at once, after a while or last; products the same; who arrives lingers or not: each of these once.
 SEEDS = 18
+PACKED = ("PACK_K", "PACK_PLANE", "PACK_PRODUCTS", "CG", "KG")  # what the packer is told
 BASE = dict(ni=1, bn=32, mb=1, stages=2, sender=1, sets=2, sc=1, turns=1)
 # 7 steps; the last one, and the last tiles of images and of channels, are not whole.
 LAYER = "n3c392h7w7k40r1s1-bf16+bias+add0.5+relu"
@@ -40,6 +41,9 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "four shares, and a thread sends": ("n3c520h3w5k40r1s1-bf16+add", dict(ni=2, sets=1, sc=4, sender=0)),
     "several tiles": ("n67c136h3w4k64r1s1-bf16+bias", dict(stages=3, turns=2)),
     "several tiles, and a thread sends": ("n89c200h3w3k104r1s1-bf16", dict(stages=3, turns=3, sender=0)),
+    "tf32": ("n5c100h5w5k40r1s1-tf32+bias+add0.5+relu", dict(ni=2, stages=3)),
+    "tf32, a thread sends": ("n3c68h6w6k33r1s1-tf32", dict(ni=3, sets=1, sender=0)),
+    "tf32, shares meet": ("n2c228h7w7k40r1s1-tf32+bias", dict(sc=2, stages=3)),
     "several tiles, one set": ("n67c136h3w4k64r1s1-bf16", dict(stages=2, turns=2, sets=1, sender=0)),
 }
 
@@ -106,12 +110,12 @@ def _host_source(
     own = "\n".join((store, products, kernel[kernel.index("BOUNDED_KERNEL") :]))
     own = without_instructions(own, INSTRUCTIONS)
     assert not slip[0] or own.count(slip[0]) == 1
-    sizes = dict(pack(problem, H100, found).defines)
+    sizes = {name: value for name, value in pack(problem, H100, found).defines if name in PACKED}
     return "\n".join((
         defines(found), "#define __CUDACC__", '#include "planar_host.h"',
         re.sub(r'#include "(products|wgmma_words)\.h"', "", own.replace(*slip) if slip[0] else own),
         '#include "planar_host_main.h"',
-        *(f"#define {name} {sizes[name]}" for name in ("PACK_K", "PACK_PLANE", "CG", "KG")),
+        *(f"#define {name} {value}" for name, value in sizes.items()),
         re.sub(r"#include .*", "", packer),
     ))  # fmt: skip
 

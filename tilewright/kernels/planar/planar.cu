@@ -1,14 +1,14 @@
 // planar: 1x1 convolutions of nchw, y[n,k,px] = epilogue(sum over c of x[n,c,px] * w[k,c]), of planes of any size, in
-// f16 and bf16, by the tensor cores and the copy engine of sm_90a.
+// f16, bf16 and tf32, by the tensor cores and the copy engine of sm_90a.
 //
 // A tensor map describes rows that begin at multiples of 16 bytes, and planes of 7x7 or 14x14 do not. But the planes of
-// an image lie one behind the other, so 64 of them are one run of bytes, wherever each begins: one bulk copy brings
-// them, and lanes find their pixels in it.
+// an image lie one behind the other, so 64 of them (32 of tf32) are one run of bytes, wherever each begins: one bulk
+// copy brings them, and lanes find their pixels in it.
 //
 //   a step, in shared memory                                   a block's tile of outputs
 //   image 0   [plane 0][plane 1] ... [plane 63]                IMAGES whole images (ni) x KB channels (bn), an image
 //   image 1   [plane 0][plane 1] ... [plane 63]                of which is one run of bytes, too: one bulk copy
-//   filter    KB rows of 64 channels, swizzled
+//   filter    KB rows of 64 or 32 channels, swizzled
 //
 // Pixels are the rows of a product and output channels its columns. A lane has two neighbouring pixels, words of which
 // it reads from plane after plane, halves of which it puts together for a fragment (planar_wgmma.h). In which order is
@@ -27,7 +27,11 @@
 // Example: n32c512h7w7k2048 in f16, IMAGES = 5, KB = 128: 25 pairs a plane, 125 of 128 of a block's 4 teams; 7 x 16
 // blocks of 8 steps, each 5 runs of 6,272 bytes and 16 KB of the filter; 5 runs of 12,544 bytes go to y.
 
+#include "products.h"
 #include "planar_tile.h"
+#if PRODUCTS == TF32
+#include "mma_tf32.h"
+#endif
 #include "aligned_array.h"
 #ifdef __CUDACC__
 #define STORERS (128 * TEAMS)

@@ -1,23 +1,32 @@
-// The filter of the planar family: numbers [k tile][step][PACK_K][64], zeros past the last k and c.
+// The filter of the planar family: numbers [k tile][step][PACK_K][OF_STEP], zeros past the last k and c.
 //
 // A row is 128 bytes, the channels of a step in the order of planar_order.h, in pieces of 16 bytes: piece i of row k
 // stands at i ^ k % 8, as wgmma swizzles them.
 //
-//   PACK_PLANE   HW of planar_order.h
+//   PACK_PLANE      HW of planar_order.h
+//   PACK_PRODUCTS   TF32: rounded so; else as they are
 
 #define HW PACK_PLANE
 #include "loop.h"
 #include "types.h"
+#include "products.h"
 #include "planar_order.h"
+#if PACK_PRODUCTS == TF32
+#include "mma_tf32.h"
+#define NUMBER_OF(v) bits_float(tf32_of(float_bits(v)))
+#else
+#define NUMBER_OF(v) (v)
+#endif
 
-#define STEPS ((CG + 63) / 64)
-#define PACKED ((offset_t)((KG + PACK_K - 1) / PACK_K) * STEPS * PACK_K * 64)
+#define EACH (OF_STEP / 8)  // numbers of a piece
+#define STEPS ((CG + OF_STEP - 1) / OF_STEP)
+#define PACKED ((offset_t)((KG + PACK_K - 1) / PACK_K) * STEPS * PACK_K * OF_STEP)
 
 KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL in_t *RESTRICT packed) {
     FOR_EACH(item, PACKED) {
-        const int row = item / 64 % PACK_K, at = item % 64, place = (at / 8 ^ row % 8) * 8 + at % 8;
-        const int c = (int)(item / (64 * PACK_K) % STEPS) * 64 + CHANNEL_AT(place);
-        const int k = (int)(item / (64 * PACK_K) / STEPS) * PACK_K + row;
-        packed[item] = k < KG && c < CG ? w[(offset_t)k * CG + c] : 0;
+        const int row = item / OF_STEP % PACK_K, at = item % OF_STEP, place = (at / EACH ^ row % 8) * EACH + at % EACH;
+        const int c = (int)(item / (OF_STEP * PACK_K) % STEPS) * OF_STEP + CHANNEL_AT(place);
+        const int k = (int)(item / (OF_STEP * PACK_K) / STEPS) * PACK_K + row;
+        packed[item] = k < KG && c < CG ? NUMBER_OF(w[(offset_t)k * CG + c]) : 0;
     }
 }

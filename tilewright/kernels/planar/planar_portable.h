@@ -1,20 +1,26 @@
 // The planar family without tensor cores and copy engine, in OpenCL C: the same tiles, buffers and order of channels,
 // one step after the other by all threads, a barrier between them. To check the family where there is no such GPU.
 
-INLINE acc_t number_at(const SHARED unsigned char *from) { return widened(*(const SHARED in_t *)from); }
+INLINE acc_t number_at(const SHARED unsigned char *from) {
+#if PRODUCTS == TF32
+    return bits_float(tf32_of(*(const SHARED uint *)from));
+#else
+    return widened(*(const SHARED in_t *)from);
+#endif
+}
 
 // What a product gives a lane: its two pixels times the channels of the tile that it has.
 INLINE void multiply_step(acc_t *sums, const SHARED unsigned char *rows, const SHARED unsigned char *planes, Lane me,
                           int left) {
     for (int i = 0; i < SUMS / 2; i++) {
         const int row = i / 2 * 8 + me.t * 2 + i % 2;
-        for (int place = 0; place < 64; place++) {
-            const int c = CHANNEL_AT(place);
-            const SHARED unsigned char *from = planes + me.image * IMAGE_BYTES + (c * HW + me.pixel) * 2;
-            const acc_t w = number_at(rows + row * 128 + (place / 8 ^ row % 8) * 16 + place % 8 * 2);
-            if (c >= left) continue;
-            sums[i / 2 * 4 + i % 2] += number_at(from) * w;
-            if (me.both) sums[i / 2 * 4 + i % 2 + 2] += number_at(from + 2) * w;
+        for (int place = 0; place < OF_STEP; place++) {
+            const int c = CHANNEL_AT(place), byte = place * (int)sizeof(in_t);
+            const acc_t w = number_at(rows + row * 128 + (byte / 16 ^ row % 8) * 16 + byte % 16);
+            for (int h = 0; h < 2; h++) {
+                const int from = me.image[h] * IMAGE_BYTES + c * PLANE_BYTES + me.pixel[h] * (int)sizeof(in_t);
+                if (c < left && me.there[h]) sums[i / 2 * 4 + i % 2 + h * 2] += number_at(planes + from) * w;
+            }
         }
     }
 }
@@ -23,7 +29,7 @@ INLINE void multiply_step(acc_t *sums, const SHARED unsigned char *rows, const S
 INLINE void fill_tile(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
                       const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b) {
     const Lane me = find_lane(b, THREAD(0) / 32, THREAD(0) % 32);
-    const int multiplies = THREAD(0) < 128 * TEAMS && me.one;
+    const int multiplies = THREAD(0) < 128 * TEAMS && me.there[0];
     acc_t sums[SUMS], part[SUMS];
     for (int i = 0; i < SUMS; i++) sums[i] = 0;
     for (int share = 0; share < SC; share++) {
@@ -35,7 +41,7 @@ INLINE void fill_tile(SHARED unsigned char *shared, const GLOBAL in_t *x, const 
             for (int at = THREAD(0); at < W_BYTES; at += THREADS) shared[slot * W_BYTES + at] = w[W_OF(b, step) + at];
             for (int at = THREAD(0); at < b->images * count; at += THREADS)
                 ((SHARED in_t *)(planes + at / count * IMAGE_BYTES))[at % count] =
-                    x[X_OF(b, at / count, step * 64) + at % count];
+                    x[X_OF(b, at / count, step * OF_STEP) + at % count];
             BARRIER();
             if (multiplies) multiply_step(part, shared + slot * W_BYTES, planes, me, CHANNELS_OF(step));
         }

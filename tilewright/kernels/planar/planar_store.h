@@ -11,29 +11,32 @@
 
 INLINE void keep_sums(SHARED unsigned char *tile, const acc_t sums[SUMS], const Block *b, Lane me,
                       const GLOBAL out_t *bias, const GLOBAL out_t *z) {
-    if (!me.one) return;
+    if (!me.there[0]) return;
     UNROLL for (int i = 0; i < SUMS / 2; i++) {
-        const int row = i / 2 * 8 + me.t * 2 + i % 2, at = (me.image * KB + row) * HW + me.pixel;
+        const int row = i / 2 * 8 + me.t * 2 + i % 2;
+        const int at = (me.image[0] * KB + row) * HW + me.pixel[0];
+        const int next = PAIRED ? at + 1 : (me.image[1] * KB + row) * HW + me.pixel[1];
         acc_t v[2] = {sums[i / 2 * 4 + i % 2], sums[i / 2 * 4 + i % 2 + 2]};
 #if SC > 1
-        SHARED acc_t *to = TILE_OF(acc_t, tile) + at;
+        SHARED acc_t *to = TILE_OF(acc_t, tile);
         const int aligned = HW % 2 == 0;
         acc_t *out = v;
 #else
-        SHARED done_t *to = TILE_OF(done_t, tile) + at;
-        const int k = b->k0 + row, aligned = HW % 2 == 0 || (i % 2 == 0 && me.both);
+        SHARED done_t *to = TILE_OF(done_t, tile);
+        const int k = b->k0 + row, aligned = HW % 2 == 0 || (i % 2 == 0 && me.there[1]);
         if (K % KB && k >= K) continue;
-        const offset_t from = Y_OF(b, me.image, row) + me.pixel;
         const acc_t added = BIAS ? out_load(bias + k) : 0;
         done_t out[2];
-        out[0] = DONE_OF(before_pool_by(v[0], added, z, from), k);
-        out[1] = DONE_OF(before_pool_by(v[1], added, z, from + (ADD ? me.both : 0)), k);  // reads nothing past the last
+        const offset_t first = Y_OF(b, me.image[0], row) + me.pixel[0];
+        const offset_t second = PAIRED ? first + 1 : Y_OF(b, me.image[1], row) + me.pixel[1];
+        out[0] = DONE_OF(before_pool_by(v[0], added, z, first), k);
+        out[1] = DONE_OF(before_pool_by(v[1], added, z, me.there[1] ? second : first), k);  // nothing past the last
 #endif
-        if (aligned) {
-            store_run(2, to, out);
+        if (PAIRED && aligned) {
+            store_run(2, to + at, out);
         } else {
-            to[0] = out[0];
-            if (me.both) to[1] = out[1];
+            to[at] = out[0];
+            if (me.there[1]) to[next] = out[1];
         }
     }
 }
@@ -82,10 +85,12 @@ INLINE void add_tiles(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL o
 #elif defined(__CUDACC__) && Y_ALIGNED
 #define TILE_READ() asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory")
 INLINE void store_tile(done_t *y, unsigned char *tile, const Block *b) {
-    const int image = THREAD(0), bytes = (K % KB ? b->channels : KB) * HW * 2;
+    const int image = THREAD(0), of_channel = HW * (int)sizeof(done_t);
     if (image >= b->images) return;
+    const shared_t from = place_of(tile + image * (KB * of_channel));
+    const int bytes = (K % KB ? b->channels : KB) * of_channel;
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
-                 ::"l"(y + Y_OF(b, image, 0)), "r"(place_of(tile + image * (KB * HW * 2))), "r"(bytes) : "memory");
+                 ::"l"(y + Y_OF(b, image, 0)), "r"(from), "r"(bytes) : "memory");
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 

@@ -1,26 +1,28 @@
 // Where a block and a lane of the planar family work, and what lies in shared memory.
 //
 //   0           STAGES filters of W_BYTES, as they are packed      at the end overlaid by the tile: outputs, or where
-//   X_FROM      STAGES times X_BYTES: 64 planes of each image      SC > 1 sums, [image][channel of KB][pixel]
+//   X_FROM      STAGES times X_BYTES: OF_STEP planes of an image   SC > 1 sums, [image][channel of KB][pixel]
 //   TILE_FROM   the tile: 0, or where TURNS > 1 behind them
 //   BARS_FROM   barriers
 //
 //   Block find_block   its tile, images from n0 on and channels from k0 on; its share of the sum
-//   Lane find_lane     its two pixels: neighbours of a plane, of which there may be one or none
+//   Lane find_lane     its two pixels, of which there may be one or none
 
 #include "epilogue.h"
 #include "done.h"
 #include "planar_order.h"
 
 #define THREADS (128 * TEAMS + 32 * SENDER)
-#define STEPS ((C + 63) / 64)
+#define STEPS ((C + OF_STEP - 1) / OF_STEP)
 #define K_TILES ((K + KB - 1) / KB)
 #define TILES ((N + IMAGES - 1) / IMAGES * K_TILES)
-#define PAIRS ((HW + 1) / 2)             // of pixels, of a plane
-#define IMAGE_BYTES (64 * HW * 2)        // of a step
+#define PAIRED (PRODUCTS != TF32)        // a lane's two pixels are neighbours of a plane: words of 2 bytes have both
+#define PAIRS ((HW + 1) / 2)             // of a plane
+#define PLANE_BYTES (HW * (int)sizeof(in_t))
+#define IMAGE_BYTES (OF_STEP * PLANE_BYTES)  // of a step
 #define W_BYTES (KB * 128)
 #define SUMS (KB / 2)                    // of a lane
-#define CHANNELS_OF(step) (C % 64 == 0 ? 64 : min(64, C - (step) * 64))
+#define CHANNELS_OF(step) (C % OF_STEP == 0 ? OF_STEP : min(OF_STEP, C - (step) * OF_STEP))
 #define FIRST_STEP(share) (STEPS * (share) / SC)
 
 typedef struct {
@@ -43,18 +45,21 @@ INLINE Block find_block(int id) {
 }
 
 typedef struct {
-    int image, pixel, t;  // image of the block, first of the two pixels; lane of the four that share them
-    int one, both;        // whether there is the first, and the second
+    int image[2], pixel[2];  // of each of the two: image of the block, pixel of its plane
+    int there[2];            // whether there is one; PAIRED: the second only beside the first
+    int t;                   // lane of the four that share them
 } Lane;
 
 INLINE Lane find_lane(const Block *b, int warp, int lane) {
     const int pair = warp * 8 + lane / 4;
     Lane me;
-    me.image = pair / PAIRS;
-    me.pixel = pair % PAIRS * 2;
     me.t = lane % 4;
-    me.one = me.image < b->images;
-    me.both = me.one && (HW % 2 == 0 || me.pixel + 1 < HW);
+    UNROLL for (int h = 0; h < 2; h++) {
+        const int at = warp * 16 + lane / 4 + h * 8;
+        me.image[h] = PAIRED ? pair / PAIRS : at / HW;
+        me.pixel[h] = PAIRED ? pair % PAIRS * 2 + h : at % HW;
+        me.there[h] = me.image[h] < b->images && me.pixel[h] < HW;
+    }
     return me;
 }
 

@@ -6,7 +6,8 @@
 //
 // wgmma takes A from registers here: 64 pixels, a warp's 16 of them its lanes' pairs. Row g of its 16 is the first of
 // pair g and row g + 8 the second, so that one word of a plane has numbers of both; words of two channels are turned
-// into a word of each pixel.
+// into a word of each pixel. Of tf32, whose words are numbers, pixels follow each other as rows do, and are rounded as
+// they are read.
 
 #include "products.h"
 #include "wgmma_words.h"
@@ -26,25 +27,29 @@ INLINE int send(unsigned char *shared, const in_t *x, const unsigned char *w, co
     const int turn = TURNS > 1 ? i / STEPS : 0, id = GROUP(0) + turn * GROUPS(0);
     if (TURNS > 1 ? id >= TILES : i >= first->count) return 0;
     const Block b = TURNS > 1 ? find_block(id) : *first;
-    const int slot = i % STAGES, step = b.first + i - turn * STEPS, bytes = CHANNELS_OF(step) * (HW * 2);
+    const int slot = i % STAGES, step = b.first + i - turn * STEPS, bytes = CHANNELS_OF(step) * PLANE_BYTES;
     if (i >= STAGES) bar_wait(EMPTY(slot), i / STAGES - 1 & 1);
     bar_expect(FULL(slot), W_BYTES + b.images * bytes);
     copy_bulk(place_of(shared + slot * W_BYTES), w + W_OF(&b, step), W_BYTES, FULL(slot));
     NO_UNROLL for (int image = 0; image < b.images; image++)
-        copy_bulk(place_of(shared + X_FROM + slot * X_BYTES + image * IMAGE_BYTES), x + X_OF(&b, image, step * 64),
+        copy_bulk(place_of(shared + X_FROM + slot * X_BYTES + image * IMAGE_BYTES), x + X_OF(&b, image, step * OF_STEP),
                   bytes, FULL(slot));
     return 1;
 }
 
 // A word of channel c, from the one on that a lane begins with, `left` of which there are; zeros past the last.
 INLINE unsigned word_of(const unsigned char *from, int c, int byte, int left) {
-    const unsigned word = *(const unsigned *)(from + c * (HW * 2) + byte);
+    const unsigned word = *(const unsigned *)(from + c * PLANE_BYTES + byte);
     return C % 64 == 0 || c < left ? word : 0;
 }
 
 // The words of A of a step, from a lane's pixels in the first channel that it reads on.
-INLINE void read_planes(unsigned a[16], const unsigned char *from, int left) {
+INLINE void read_planes(unsigned a[16], const unsigned char *from, const unsigned char *second, int left) {
     UNROLL for (int i = 0; i < 8; i++) {
+#if !PAIRED
+        const int c = CHANNEL_OF(0, i);
+        a[2 * i] = tf32_of(word_of(from, c, 0, left)), a[2 * i + 1] = tf32_of(word_of(second, c, 0, left));
+#else
         const int c = CHANNEL_OF(0, 2 * i), d = CHANNEL_OF(0, 2 * i + 1);
         const unsigned word = word_of(from, c, 0, left);
 #if HW % 2 == 0
@@ -53,6 +58,7 @@ INLINE void read_planes(unsigned a[16], const unsigned char *from, int left) {
 #else  // channel d begins in the middle of a word
         a[2 * i] = __byte_perm(word, word_of(from, d, -2, left), 0x7610);
         a[2 * i + 1] = __byte_perm(word, word_of(from, d, 2, left), 0x5432);
+#endif
 #endif
     }
 }
@@ -82,12 +88,13 @@ INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], const Ring *r, const
     unsigned char *shared = r->shared;
     const shared_t bars = r->bars;
     const int turn = (r->from + i) / STAGES, slot = (r->from + i) % STAGES;
-    const int planes = X_FROM + slot * X_BYTES, pair = me.image * IMAGE_BYTES + me.pixel * 2;
+    const unsigned char *planes = shared + X_FROM + slot * X_BYTES + me.t * (APART * PLANE_BYTES), *from[2];
+    UNROLL for (int h = 0; h < 2; h++)
+        from[h] = planes + (me.there[h] ? me.image[h] * IMAGE_BYTES + me.pixel[h] * (int)sizeof(in_t) : 0);
     const unsigned piece = place_of(shared + slot * W_BYTES) >> 4 & 0x3fff;
     const unsigned long long rows = 1ull << 62 | 64ull << 32 | 1u << 16 | piece;  // swizzled, 8 follow 8 (hopper.h)
     bar_wait(FULL(slot), turn & 1);
-    read_planes(a, shared + planes + (me.one ? pair : 0) + me.t * (APART * HW * 2),
-                CHANNELS_OF(b->first + i) - me.t * APART);
+    read_planes(a, from[0], from[1], CHANNELS_OF(b->first + i) - me.t * APART);
     UNROLL for (int j = 0; j < 16; j++) asm volatile("" : "+r"(a[j]) :: "memory");  // before the products
     wg_begin();
     UNROLL for (int s = 0; s < 4; s++) wg_multiply_words(sums, a + 4 * s, rows + 2 * s);

@@ -20,8 +20,8 @@ from tilewright.kernels.limits import (
     shared_rule,
 )
 from tilewright.kernels.planar.tile import (
-    BYTES,
     PlanarTiling,
+    of_step,
     plane,
     registers,
     steps,
@@ -31,6 +31,7 @@ from tilewright.kernels.planar.tile import (
     tiling_of,
 )
 from tilewright.kernels.planar.work import work_of
+from tilewright.kernels.products import in_chunk, products_define, tf32_or_plain
 from tilewright.kernels.split_k import operands
 from tilewright.kernels.tile import NONE, pointwise, up_to
 from tilewright.kernels.untuned.nhwc import copied_first, copy_as_is
@@ -41,7 +42,7 @@ from tilewright.problem import Problem
 FEWEST_PIXELS, MOST_PIXELS = 9, 320  # of a plane
 MOST_TEAMS = 5
 FEWEST_STEPS = 2  # of a share
-WHOLE = 8  # numbers of 16 bytes, which bulk copies have
+COPIED = 2  # bytes of a number, as a copy of x to an aligned buffer takes it
 
 
 class Planar(Family):
@@ -50,7 +51,10 @@ class Planar(Family):
     name = "planar"
     widens = False
     dtypes = ("f16", "bf16")
-    examples = ("n3c136h7w7k40r1s1-f16+bias+add0.5+relu", "n2c132h6w7k68r1s1-bf16+silu")
+    takes_tf32 = True
+    examples = (
+        "n3c136h7w7k40r1s1-f16+bias+add0.5+relu", "n2c132h6w7k68r1s1-bf16+silu", "n3c68h5w5k36r1s1-tf32+bias",
+    )  # fmt: skip
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support 1x1 layers in nchw whose images are whole copies, on the tensor cores of sm_90."""
@@ -66,10 +70,11 @@ class Planar(Family):
             return "it takes pixels two by two, whatever their rows: it does not pool"
         if not FEWEST_PIXELS <= plane(problem) <= MOST_PIXELS:
             return f"a block has whole planes, of {FEWEST_PIXELS} to {MOST_PIXELS} pixels"
-        if problem.c * plane(problem) % WHOLE or problem.k * plane(problem) % WHOLE:
+        whole = in_chunk(problem)
+        if problem.c * plane(problem) % whole or problem.k * plane(problem) % whole:
             return "images of x and y are copied in bulk: they begin at multiples of 16 bytes"
         if steps(problem) < FEWEST_STEPS:
-            return "it has too few input channels for a loop of 64 in a step"
+            return f"it has too few input channels for a loop of {of_step(problem)} in a step"
         return None
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
@@ -83,7 +88,7 @@ class Planar(Family):
             Param("sets", (1, 2), "sets of fragments; of two, one is read while the other is multiplied"),
             Param("sc", clusters, "shares of the sum across a cluster, added up from its shared memory"),
             Param("turns", (1, 2, 3, 4, 6, 8), "tiles of a block, one stored while the next is multiplied"),
-            Param("stages", (2, 3, 4, 5, 6, 7, 8), "steps of 64 channels in flight"),
+            Param("stages", (2, 3, 4, 5, 6, 7, 8), "steps of 64 channels, or 32 of tf32, in flight"),
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
@@ -101,17 +106,20 @@ class Planar(Family):
         found = Blueprint(
             source="planar.cu", defines=tuple(_defines(problem, tiling, cf, aligned).items()),
             launches=(main,), packed_bytes=_packed_bytes(problem, tiling),
-            pack=(("PACK_K", cf["bn"]), ("PACK_PLANE", plane(problem))), packer="planar_pack.cu",
-            specific=True,
+            pack=(
+                ("PACK_K", cf["bn"]), ("PACK_PLANE", plane(problem)),
+                *products_define("PACK_PRODUCTS", tf32_or_plain(problem)).items(),
+            ),
+            packer="planar_pack.cu", specific=True,
         )  # fmt: skip
-        return found if aligned else copied_first(found, copy_as_is(problem.x_bytes, BYTES))
+        return found if aligned else copied_first(found, copy_as_is(problem.x_bytes, COPIED))
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
-        """Length of the longest chain of adds: products of 16 channels, then the shares."""
+        """Length of the longest chain of adds: products of 16 channels, or 8, then the shares."""
         return ceil_div(steps(problem), config["sc"]) * 4 + config["sc"]
 
 
@@ -121,7 +129,7 @@ def _packed_bytes(pr: Problem, tiling: PlanarTiling) -> int:
 
 def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
     of_unit = threads(problem, cf["ni"], cf["sender"]) * cf["mb"]
-    return fits_registers(device, registers(cf), of_unit, spare=SPARE)
+    return fits_registers(device, registers(problem, cf), of_unit, spare=SPARE)
 
 
 RULES = (
@@ -133,9 +141,9 @@ RULES = (
     resident_rule(
         lambda problem, device, ni, mb, sender: threads(problem, ni, sender) * mb <= device.threads_per_unit
     ),
-    Rule("registers", _fits_registers, SPILLS, needs="ni bn mb sender sets"),
+    Rule("registers", _fits_registers, SPILLS, needs="ni bn mb sender sets sc"),
     Rule("shares", lambda problem, sc: sc == 1 or steps(problem) >= FEWEST_STEPS * sc,
-         "shares of fewer than two steps of 64 channels"),
+         "shares of fewer than two steps"),
     Rule("turns", lambda problem, device, cf: cf["turns"] == 1 or (
          cf["sc"] == 1 and tiles_of(problem, cf) > device.units * cf["mb"] * (cf["turns"] - 1)),
          "turns for fewer tiles than the device has at once, or for shares", needs="ni bn mb sc turns"),
@@ -147,7 +155,8 @@ RULES = (
 
 def _defines(pr: Problem, tiling: PlanarTiling, cf: Values, aligned: bool) -> Values:
     return dict(
-        DTYPE=dtype_code(pr), N=pr.n, C=pr.c, K=pr.k, HW=plane(pr),
+        DTYPE=dtype_code(pr), **products_define("PRODUCTS", tf32_or_plain(pr)),
+        N=pr.n, C=pr.c, K=pr.k, HW=plane(pr),
         IMAGES=cf["ni"], KB=cf["bn"], WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, STAGES=cf["stages"],
         SENDER=cf["sender"], SETS=cf["sets"], SC=cf["sc"], TURNS=cf["turns"], CLUSTER=cf["sc"],
         MIN_BLOCKS=cf["mb"], TEAMS=teams(pr, cf["ni"]), X_FROM=tiling.x_from,

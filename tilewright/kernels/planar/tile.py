@@ -6,18 +6,19 @@ from dataclasses import dataclass
 
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
-from tilewright.problem import Problem
+from tilewright.problem import DTYPE_BYTES, Problem
 
-STEP = 64  # channels: a row of the filter is 128 bytes, which wgmma swizzles
-BYTES = 2  # of a number
+ROW = 128  # bytes of the filter's row in a step, which wgmma swizzles
 SUM_BYTES = 4
-PAIRS = 32  # pairs of pixels of a warpgroup
+TEAM = 64  # pixels of a warpgroup
 LINE = 128  # bytes to which planes of a step are rounded up
 BESIDE = 16  # bytes that lanes may read past the last plane
 BARRIERS = 16  # bytes of a step's two
 ALIGNMENT = 1024  # of swizzled rows
 FRAGMENTS = 16  # registers of a lane's words of a step
 MARGIN = 28  # registers besides those and the sums
+APART = 10  # more in tf32, where two pixels are seen apart, and
+APART_SHARES = 6  # where shares meet
 
 
 def plane(pr: Problem) -> int:
@@ -25,14 +26,24 @@ def plane(pr: Problem) -> int:
     return pr.h * pr.w
 
 
+def of_step(pr: Problem) -> int:
+    """Channels of a step (OF_STEP)."""
+    return ROW // DTYPE_BYTES[pr.dtype]
+
+
 def steps(pr: Problem) -> int:
     """Steps of the sum over C."""
-    return ceil_div(pr.c, STEP)
+    return ceil_div(pr.c, of_step(pr))
+
+
+def paired(pr: Problem) -> bool:
+    """Whether a lane's two pixels are neighbours (PAIRED)."""
+    return DTYPE_BYTES[pr.dtype] == 2
 
 
 def teams(pr: Problem, ni: int) -> int:
-    """Warpgroups that multiply (TEAMS): of whole pairs of pixels."""
-    return ceil_div(ni * ceil_div(plane(pr), 2), PAIRS)
+    """Warpgroups that multiply (TEAMS): of whole pairs of pixels, where there are pairs."""
+    return ceil_div(ni * (round_up(plane(pr), 2) if paired(pr) else plane(pr)), TEAM)
 
 
 def threads(pr: Problem, ni: int, sender: int) -> int:
@@ -45,9 +56,10 @@ def tiles_of(pr: Problem, cf: Values) -> int:
     return ceil_div(pr.n, cf["ni"]) * ceil_div(pr.k, cf["bn"])
 
 
-def registers(cf: Values) -> int:
+def registers(pr: Problem, cf: Values) -> int:
     """Estimate of the registers a thread needs."""
-    return cf["bn"] // 2 + cf["sets"] * FRAGMENTS + MARGIN
+    apart = 0 if paired(pr) else APART + APART_SHARES * (cf["sc"] > 1)
+    return cf["bn"] // 2 + cf["sets"] * FRAGMENTS + MARGIN + apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +86,9 @@ def tiling_of(pr: Problem, cf: Values) -> PlanarTiling:
     """Return the tiling of a config."""
     ni, bn, stages, sc = cf["ni"], cf["bn"], cf["stages"], cf["sc"]
     k_tiles = ceil_div(pr.k, bn)
-    w_bytes = bn * STEP * BYTES
-    x_bytes = round_up(ni * STEP * plane(pr) * BYTES + BESIDE, LINE)
-    tile_bytes = ni * bn * plane(pr) * (SUM_BYTES if sc > 1 else BYTES)
+    w_bytes = bn * ROW
+    x_bytes = round_up(ni * ROW * plane(pr) + BESIDE, LINE)
+    tile_bytes = ni * bn * plane(pr) * (SUM_BYTES if sc > 1 else DTYPE_BYTES[pr.dtype_out])
     tiles, buffers = tiles_of(pr, cf), stages * (w_bytes + x_bytes)
     tile_from = buffers if cf["turns"] > 1 else 0
     bars_from = round_up(max(buffers, tile_from + tile_bytes), LINE)

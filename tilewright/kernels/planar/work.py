@@ -6,12 +6,12 @@ from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
-from tilewright.kernels.planar.tile import BYTES, STEP, plane, registers, steps, teams, threads, tiling_of
+from tilewright.kernels.planar.tile import ROW, paired, plane, registers, steps, teams, threads, tiling_of
 from tilewright.kernels.wgmma import BULK, EIGHTH, FETCH, LINE, LOOP, POWER, SENDING, SENDING_MORE
 from tilewright.kernels.work import GpuWork
-from tilewright.problem import Problem
+from tilewright.problem import DTYPE_BYTES, Problem
 
-PRODUCTS = STEP // 16  # of a step
+PRODUCTS = ROW // 32  # of a step
 PERMUTED = 16  # words of a fragment that a thread puts together in a step
 # Cycles, fitted to 885 trials of 13 layers on an H100:
 READING = 250.0  # to do so, which products of the same thread wait for if there is one set
@@ -23,12 +23,12 @@ SHARED = 2500.0  # for a cluster to meet twice
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count the work of one block and one thread."""
     tiling, ni, bn, sc = tiling_of(pr, cf), cf["ni"], cf["bn"], cf["sc"]
-    of_block, need, share = threads(pr, ni, cf["sender"]), registers(cf), ceil_div(steps(pr), sc)
+    of_block, need, share = threads(pr, ni, cf["sender"]), registers(pr, cf), ceil_div(steps(pr), sc)
     warps, outputs = 4 * teams(pr, ni), ni * bn * plane(pr)
-    words = share * PERMUTED * (1.5 if plane(pr) % 2 else 1.0)  # that a thread reads
+    words = share * PERMUTED * (1.5 if paired(pr) and plane(pr) % 2 else 1.0)  # that a thread reads
     read = bn * 32 / LINE  # cycles to read the filter's part of a product
     products = share * teams(pr, ni) * PRODUCTS
-    x_bytes, w_bytes = float(ni * STEP * plane(pr) * BYTES), float(tiling.w_bytes)
+    x_bytes, w_bytes = float(ni * ROW * plane(pr)), float(tiling.w_bytes)
     own = bn / 2 * 6.0 if sc == 1 else bn / 2 * 1.5  # to finish sums, or to write them to the tile
     met = 0.0 if sc == 1 else 60.0 + outputs / 2 / sc / of_block * (12.0 + 2.0 * sc)
     sending = SENDING + ni * SENDING_MORE
@@ -43,10 +43,11 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         fma=4.0 * share * PRODUCTS, shared_loads=words, staging=60.0 + share * (PERMUTED + 16.0),
         epilogue=40.0 + own + met,
         wavefronts=words * warps + 0.6 * (products * read + share * (x_bytes + w_bytes) / LINE),
-        load_bytes=BULK * share * (x_bytes + w_bytes), store_sectors=BULK * outputs * BYTES / 32 / sc,
+        load_bytes=BULK * share * (x_bytes + w_bytes),
+        store_sectors=BULK * outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
         fetch=FETCH, stays=cf["turns"] > 1, gang=sc, tile_bytes=4.0 * outputs,
         useful=pr.z_elements / (outputs * tiling.tiles), register_intensity=0.0,
-        block_intensity=2.0 * STEP * outputs / (x_bytes + w_bytes) * BYTES,
+        block_intensity=2.0 * ROW * outputs / (x_bytes + w_bytes),
         tensor_cycles=products * product,
     )  # fmt: skip
