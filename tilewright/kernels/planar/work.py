@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
@@ -31,6 +33,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     x_bytes, w_bytes = float(ni * ROW * plane(pr)), float(tiling.w_bytes)
     own = bn / 2 * 6.0 if sc == 1 else bn / 2 * 1.5  # to finish sums, or to write them to the tile
     met = 0.0 if sc == 1 else 60.0 + outputs / 2 / sc / of_block * (12.0 + 2.0 * sc)
+    meeting = bn / 2 * (_conflicts(pr) - 1)  # of a thread's stores to the tile
     sending = SENDING + ni * SENDING_MORE
     product = POWER * max(EIGHTH * bn / 8, read)
     alone = READING + PRODUCTS * product if cf["sets"] == 1 else 0.0
@@ -42,7 +45,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         turn_cycles=max(COPYING / cf["stages"], LOOP, sending, alone) + waits,
         fma=4.0 * share * PRODUCTS, shared_loads=words, staging=60.0 + share * (PERMUTED + 16.0),
         epilogue=40.0 + own + met,
-        wavefronts=words * warps + 0.6 * (products * read + share * (x_bytes + w_bytes) / LINE),
+        wavefronts=(words + meeting) * warps + 0.6 * (products * read + share * (x_bytes + w_bytes) / LINE),
         load_bytes=BULK * share * (x_bytes + w_bytes),
         store_sectors=BULK * outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
@@ -51,3 +54,11 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         block_intensity=2.0 * ROW * outputs / (x_bytes + w_bytes),
         tensor_cycles=products * product,
     )  # fmt: skip
+
+
+def _conflicts(pr: Problem) -> int:
+    """Lanes of a warp whose sums go to the same bank: eight pixels in a row, of four channels two apart."""
+    if paired(pr):
+        return 1
+    banks = Counter((2 * channel * plane(pr) + pixel) % 32 for channel in range(4) for pixel in range(8))
+    return max(banks.values())
