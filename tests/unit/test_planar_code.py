@@ -57,7 +57,8 @@ def test_compiles_with_sums_in_registers_and_products_under_way_together(text: s
 def test_lanes_read_from_different_banks() -> None:
     """Four lanes are APART channels apart, and eight lanes read neighbouring words of each."""
     text = kernel_files()["planar_order.h"].read_text(encoding="utf-8")
-    chosen = "".join(f"PLANE_HALVES % {rest} ? {apart} : " for rest, apart in ((2, 16), (4, 8), (8, 4), (16, 2)))
+    by_rest = ((2, 16), (4, 8), (8, 4), (16, 2))
+    chosen = "".join(f"PLANE_HALVES % {rest} ? {apart} : " for rest, apart in by_rest)
     assert f"({chosen}1)" in text
     for pixels, of_step in product(range(9, 321), (64, 32)):
         halves = pixels * 64 // of_step

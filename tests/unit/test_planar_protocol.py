@@ -70,6 +70,10 @@ SLIPS = (
     ("WG_WAIT(0);", "", "a thread sends", ", not "),
     ("multiply_step(sums, a[j],", "multiply_step(sums, a[0],", "a warp sends", ", not "),
     ("TEAMS_SYNC();  //", "//", "a warp sends", ", not "),  # over buffers that others read
+    ("tf32_of(word_of(first, c, 0, left))", "word_of(first, c, 0, left)", "tf32", ", not "),
+    ("tf32_of(word_of(second,", "tf32_of(word_of(first,", "tf32", ", not "),
+    ("to[next] = out[1]", "to[at + 1] = out[1]", "tf32, a thread sends", ", not "),
+    ("HW * (int)sizeof(done_t);", "HW * 2;", "tf32", ", not "),
     ("if (Y_ALIGNED) wg_see_copies();", "", "one set of fragments", "not seen by copies"),
     ("if (SC == 1) TILE_READ();", "", "a warp sends", "all are gone|is gone"),
     ("CLUSTER_BARRIER();  //", "BARRIER();  //", "shares meet", ", not "),

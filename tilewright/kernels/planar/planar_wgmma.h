@@ -40,24 +40,24 @@ INLINE int send(unsigned char *shared, const in_t *x, const unsigned char *w, co
 // A word of channel c, from the one on that a lane begins with, `left` of which there are; zeros past the last.
 INLINE unsigned word_of(const unsigned char *from, int c, int byte, int left) {
     const unsigned word = *(const unsigned *)(from + c * PLANE_BYTES + byte);
-    return C % 64 == 0 || c < left ? word : 0;
+    return C % OF_STEP == 0 || c < left ? word : 0;
 }
 
-// The words of A of a step, from a lane's pixels in the first channel that it reads on.
-INLINE void read_planes(unsigned a[16], const unsigned char *from, const unsigned char *second, int left) {
+// The words of A of a step, from a lane's two pixels in the first channel that it reads on.
+INLINE void read_planes(unsigned a[16], const unsigned char *first, const unsigned char *second, int left) {
     UNROLL for (int i = 0; i < 8; i++) {
 #if !PAIRED
         const int c = CHANNEL_OF(0, i);
-        a[2 * i] = tf32_of(word_of(from, c, 0, left)), a[2 * i + 1] = tf32_of(word_of(second, c, 0, left));
+        a[2 * i] = tf32_of(word_of(first, c, 0, left)), a[2 * i + 1] = tf32_of(word_of(second, c, 0, left));
 #else
         const int c = CHANNEL_OF(0, 2 * i), d = CHANNEL_OF(0, 2 * i + 1);
-        const unsigned word = word_of(from, c, 0, left);
+        const unsigned word = word_of(first, c, 0, left);
 #if HW % 2 == 0
-        const unsigned other = word_of(from, d, 0, left);
+        const unsigned other = word_of(first, d, 0, left);
         a[2 * i] = __byte_perm(word, other, 0x5410), a[2 * i + 1] = __byte_perm(word, other, 0x7632);
 #else  // channel d begins in the middle of a word
-        a[2 * i] = __byte_perm(word, word_of(from, d, -2, left), 0x7610);
-        a[2 * i + 1] = __byte_perm(word, word_of(from, d, 2, left), 0x5432);
+        a[2 * i] = __byte_perm(word, word_of(first, d, -2, left), 0x7610);
+        a[2 * i + 1] = __byte_perm(word, word_of(first, d, 2, left), 0x5432);
 #endif
 #endif
     }
