@@ -11,8 +11,8 @@
 //   filter    KB rows of 64 or 32 channels, swizzled
 //
 // Pixels are the rows of a product and output channels its columns. A lane has two neighbouring pixels, words of which
-// it reads from plane after plane, halves of which it puts together for a fragment (planar_wgmma.h); of tf32 a word is a
-// pixel. In which order is up to the packed filter, which has its channels so that lanes read from different banks
+// it reads from plane after plane, halves of which it puts together for a fragment (planar_wgmma.h); of tf32 each word
+// is a pixel. In which order is up to the packed filter, which has its channels so that lanes read from different banks
 // (planar_order.h).
 //
 //   warpgroups 0 .. TEAMS - 1   multiply, 64 pixels each: TEAMS * 32 pairs of them, images one behind the other
