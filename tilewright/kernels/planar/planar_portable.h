@@ -1,13 +1,7 @@
 // The planar family without tensor cores and copy engine, in OpenCL C: the same tiles, buffers and order of channels,
 // one step after the other by all threads, a barrier between them. To check the family where there is no such GPU.
 
-INLINE acc_t number_at(const SHARED unsigned char *from) {
-#if PRODUCTS == TF32
-    return bits_float(tf32_of(*(const SHARED uint *)from));
-#else
-    return widened(*(const SHARED in_t *)from);
-#endif
-}
+#include "portable_number.h"
 
 // What a product gives a lane: its two pixels times the channels of the tile that it has.
 INLINE void multiply_step(acc_t *sums, const SHARED unsigned char *rows, const SHARED unsigned char *planes, Lane me,
