@@ -34,3 +34,8 @@ def in_chunk(pr: Problem) -> int:
 def in_word(pr: Problem) -> int:
     """Numbers of the input that a fragment's register holds."""
     return WORD // DTYPE_BYTES[pr.dtype]
+
+
+def paired(pr: Problem) -> bool:
+    """Whether a word of operand A is two numbers, and so of two neighbouring pixels of a plane (PAIRED)."""
+    return in_word(pr) == 2

@@ -40,7 +40,7 @@ from tilewright.kernels.split_k import operands, reduction_buffers, second_pass,
 from tilewright.kernels.tile import image_defines, layer_defines
 from tilewright.kernels.untuned import IN_ORDER, PAIRS
 from tilewright.kernels.untuned.nhwc import copied_bytes, copied_first, copy_as_is, copy_of
-from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
+from tilewright.problem import DTYPES, Problem
 
 PADDING_BYTES = 8  # of a row: two sums
 LEAST_ROOM = (8, 28)  # spare registers needed to unroll the loop of stores; of one with divisions, too
@@ -78,7 +78,7 @@ def blueprint_of(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blue
         copied_as = products_define("COPIED_AS", product)
         return copied_first(found, copy._replace(defines=copy.defines | copied_as))
     if cf["x"] in (*ANEW, SLID) and not aligned:
-        return copied_first(found, copy_as_is(pr.x_bytes, DTYPE_BYTES[pr.dtype]))
+        return copied_first(found, copy_as_is(pr))
     if cf["x"] == HALVED:
         return _with_fallback(halves.halved_first(found, pr, held(pr, cf)), pr, tiling, device)
     return found

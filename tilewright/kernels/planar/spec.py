@@ -42,7 +42,6 @@ from tilewright.problem import Problem
 FEWEST_PIXELS, MOST_PIXELS = 9, 320  # of a plane
 MOST_TEAMS = 5
 FEWEST_STEPS = 2  # of a share
-COPIED = 2  # bytes of a number, as a copy of x to an aligned buffer takes it
 
 
 class Planar(Family):
@@ -112,7 +111,7 @@ class Planar(Family):
             ),
             packer="planar_pack.cu", specific=True,
         )  # fmt: skip
-        return found if aligned else copied_first(found, copy_as_is(problem.x_bytes, COPIED))
+        return found if aligned else copied_first(found, copy_as_is(problem))
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
+from tilewright.kernels.products import paired
 from tilewright.problem import DTYPE_BYTES, Problem
 
 ROW = 128  # bytes of the filter's row in a step, which wgmma swizzles
@@ -34,11 +35,6 @@ def of_step(pr: Problem) -> int:
 def steps(pr: Problem) -> int:
     """Steps of the sum over C."""
     return ceil_div(pr.c, of_step(pr))
-
-
-def paired(pr: Problem) -> bool:
-    """Whether a lane's two pixels are neighbours (PAIRED)."""
-    return DTYPE_BYTES[pr.dtype] == 2
 
 
 def teams(pr: Problem, ni: int) -> int:

@@ -8,7 +8,8 @@ from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
-from tilewright.kernels.planar.tile import ROW, paired, plane, registers, steps, teams, threads, tiling_of
+from tilewright.kernels.planar.tile import ROW, plane, registers, steps, teams, threads, tiling_of
+from tilewright.kernels.products import paired
 from tilewright.kernels.wgmma import BULK, EIGHTH, FETCH, LINE, LOOP, POWER, SENDING, SENDING_MORE
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem

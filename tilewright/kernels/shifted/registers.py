@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import SENDING, SPARE, fits_registers, registers_at_most, registers_handed
-from tilewright.kernels.shifted.shape import paired
+from tilewright.kernels.products import paired
 from tilewright.kernels.shifted.tile import channels, shape_of
 from tilewright.problem import Problem
 

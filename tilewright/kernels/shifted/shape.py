@@ -6,18 +6,13 @@ from dataclasses import dataclass
 from math import gcd
 
 from tilewright.arithmetic import ceil_div, round_up
-from tilewright.kernels.products import in_chunk
+from tilewright.kernels.products import in_chunk, paired
 from tilewright.problem import DTYPE_BYTES, Problem
 
 TEAM = 64  # pixels of a warpgroup
 EIGHT = 8  # outputs: parts of a row are a multiple of them
 BANKS = 128  # bytes of a row of all banks
 MOST_RUN = 16  # bytes that a thread stores at once
-
-
-def paired(pr: Problem) -> bool:
-    """Whether a lane's two pixels are neighbours (PAIRED)."""
-    return DTYPE_BYTES[pr.dtype] == 2
 
 
 def columns(pr: Problem, parts: int) -> int:

@@ -52,7 +52,6 @@ SMALLEST = dict(rows=1, ni=1, across=0, tall=1, bn=32, chunks=4, xs=1, stages=2,
 OF_SHAPE = "rows parts ni across tall"  # parameters that say which outputs a block has
 MOST_PIXELS = 1 << 30  # of all images, if a run is of pixels of several
 MOST_PRODUCTS = 80  # of a step, all unrolled
-COPIED = 2  # bytes of a number, as a copy of x to an aligned buffer takes it
 
 
 class Shifted(Family):
@@ -134,7 +133,7 @@ class Shifted(Family):
             ),
             packer=packer_of(product), specific=True,
         )  # fmt: skip
-        return found if aligned else copied_first(found, copy_as_is(problem.x_bytes, COPIED))
+        return found if aligned else copied_first(found, copy_as_is(problem))
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""

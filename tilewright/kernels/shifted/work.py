@@ -6,8 +6,8 @@ from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
+from tilewright.kernels.products import paired
 from tilewright.kernels.shifted.registers import registers, registers_to_store
-from tilewright.kernels.shifted.shape import paired
 from tilewright.kernels.shifted.tile import (
     PIECE,
     channels,

@@ -60,12 +60,12 @@ def copy_of(pr: Problem, chunks: int, parts: int = 1, aligned: bool = True) -> C
     ))  # fmt: skip
 
 
-def copy_as_is(nbytes: int, size: int) -> Copy:
-    """Return the copy of ``nbytes`` bytes, whole chunks, to an aligned buffer.
+def copy_as_is(pr: Problem) -> Copy:
+    """Return the copy of x, whole chunks, to an aligned buffer.
 
-    To nhwc.cu they are pixels of a chunk each in a row, of numbers of ``size`` 2 bytes or 1.
+    To nhwc.cu they are pixels of a chunk each in a row, of numbers of 2 bytes, or of 1 if those of x are.
     """
-    dtype = "i8" if size == 1 else "f16"
+    nbytes, dtype = pr.x_bytes, "i8" if DTYPE_BYTES[pr.dtype] == 1 else "f16"
     return Copy(_launch(ceil_div(nbytes // 16, COPY_THREADS)), nbytes, dict(
         THREAD_PIXELS=1, CHUNKS_WIDE=2, X_ALIGNED=0, DTYPE=DTYPES.index(dtype), N=1, H=1, W=nbytes // 16,
         C=16 // DTYPE_BYTES[dtype], GROUPS_=1, CC=1, X_NHWC=1, OFFSET64=offset64(nbytes),
