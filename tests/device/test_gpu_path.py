@@ -160,6 +160,7 @@ SHAPED = [
     "kn2row",
     "grouped_mma",
     "planar",
+    "pointwise",
     "shifted",
     "textbook",
     "reference",

@@ -34,7 +34,7 @@ LAYERS = [
     "n1c64h14w14k64r3s3p1-f16-nhwc", "n2c32h14w14k32r7s7p3g32-f16-nhwc", "n1c16h12w12k16r3s3p1g16-f32",
     "n1c1024h32w32k1024r1s1-f32", "n1c512h1w1k96r1s1-i8", "n1c8h9w9k4r3s3p1-f8", "n1c512h13w13k64r5s5p2-f32",
     "n1c3h16w16k8r3s3p1-f16-nhwc", "n1c12h9w12k3r3s3p1-f32", "n2c136h7w7k40r1s1-f16",
-    "n2c72h10w12k40r3s3p1-f16",
+    "n2c72h10w12k40r3s3p1-f16", "n2c72h8w12k40r1s1-tf32",
 ]  # fmt: skip
 
 

@@ -71,6 +71,7 @@ HUGE = {
     "n2c64h6000w6000k3r3s3p1-f16": ("kn2row",),
     "n2c64h6000w6000k3r3s3p1-f32": ("narrow",),
     "n60000c1024h7w7k64r1s1-f16+bias+add": ("planar",),
+    "n60000c1024h8w8k64r1s1-f16+bias+add": ("pointwise",),
     "n70000c32h32w32k32r3s3p1-f16+bias+add": ("shifted",),
 }
 

@@ -17,6 +17,7 @@ from tilewright.kernels.kn2row.spec import Kn2row
 from tilewright.kernels.mma.spec import Mma
 from tilewright.kernels.narrow.spec import Narrow
 from tilewright.kernels.planar.spec import Planar
+from tilewright.kernels.pointwise.spec import Pointwise
 from tilewright.kernels.shifted.spec import Shifted
 from tilewright.kernels.small import Small
 from tilewright.kernels.stem.spec import Stem
@@ -31,7 +32,7 @@ from tilewright.kernels.winograd.rows import WinogradRows
 FAMILIES: tuple[Family, ...] = (
     Direct(), Winograd(), Winograd4(), Winograd8(), WinogradRows(), Gemm(), Im2col(), Strassen(),
     Strassen2(), Gemv(), Grouped(), Small(), Narrow(), Mma(), Hopper(), Toeplitz(), Stem(), Kn2row(),
-    GroupedMma(), Planar(), Shifted(), Textbook(), Reference(),
+    GroupedMma(), Planar(), Pointwise(), Shifted(), Textbook(), Reference(),
 )  # fmt: skip
 
 

@@ -82,10 +82,11 @@ class TiledMap:
     Numbers outside the image are zeros, and so are channels past the last one.
 
     Attributes:
-        size: bytes of a number, copied as bits.
+        size: bytes of a number.
         columns, channels, rows, images: of the image, in the order in which a box has them, innermost first.
         box_columns: pixels that are copied: 32, 64 or 128 bytes, swizzled as such.
         box_channels: channels of which they are copied.
+        rounds: numbers are f32 and rounded to tf32 by the copy; otherwise their bits are copied.
 
     Source: CUDA driver API, cuTensorMapEncodeTiled.
     """
@@ -97,11 +98,12 @@ class TiledMap:
     images: int
     box_columns: int
     box_channels: int
+    rounds: bool = False
 
     @property
     def dtype(self) -> str:
         """What the driver calls the numbers, behind CU_TENSOR_MAP_DATA_TYPE_."""
-        return f"UINT{8 * self.size}"
+        return "TFLOAT32" if self.rounds else f"UINT{8 * self.size}"
 
     @property
     def row_bytes(self) -> int:

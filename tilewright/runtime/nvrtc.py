@@ -21,7 +21,10 @@ _IMPORTING = threading.Lock()  # threads that import cuda.core at once see it ha
 _FUNCTION = re.compile(r"Compiling entry function '([^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _LOST = re.compile(r"\(C75\d\d\)[^\n]*(?:serialized|ignored)[^\n]*")  # wgmma one by one, setmaxnreg ignored
-_OVERFLOW = re.compile(r"[^\n]*warning #61-D: integer operation result is out of range")
+_FAULTS = {  # of a kernel, of which a compiler only warns
+    "an offset would wrap round": re.compile(r"[^\n]*#61-D: integer operation result is out of range"),
+    "two headers disagree": re.compile(r"[^\n]*#47-D: incompatible redefinition of macro[^\n]*"),
+}
 _FIGURES = {
     "registers": re.compile(r"Used (\d+) registers"),
     "shared": re.compile(r"(\d+) bytes smem"),
@@ -115,8 +118,9 @@ def _build(key: str, source: str, arch: str, max_registers: int) -> Built:
         raise CompileError(f"{arch}: {first_error(str(error))}") from error
     if lost := _LOST.search(log.getvalue()):
         raise CompileError(f"{arch}: {lost[0]}")
-    if found := _OVERFLOW.search(log.getvalue()):
-        raise CompileError(f"{arch}: {found[0]}: an offset would wrap round; this is a fault of the kernel")
+    for fault, warning in _FAULTS.items():
+        if found := warning.search(log.getvalue()):
+            raise CompileError(f"{arch}: {found[0]}: {fault}; this is a fault of the kernel")
     resources = read_log(log.getvalue())
     if not resources:
         raise CompileError(f"{arch}: NVRTC reports no registers; install a newer nvidia-cuda-nvrtc")

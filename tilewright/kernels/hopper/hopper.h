@@ -112,9 +112,7 @@ INLINE int piece_at(int start, int next, int row, int side) {
     const shared_t name = ((unsigned)__cvta_generic_to_shared(name##_store) + 1023) / 1024 * 1024
 
 #if X_IS_MAP
-typedef struct __align__(64) {
-    unsigned char opaque[128];
-} ImageMap;
+#include "image_map.h"
 #define X_PARAM const __grid_constant__ ImageMap x_map
 #define X_ADDRESS ((const x_t *)&x_map)
 #else
@@ -193,21 +191,6 @@ INLINE void bulk_copy(shared_t to, const void *from, int bytes, shared_t bar, un
     copy_bulk(to, from, bytes, bar);
 #endif
 }
-#if X_IS_MAP
-INLINE void image_copy(shared_t to, const void *map, int c, int v, int h, int n, int phase_v, int phase_h,
-                       shared_t bar) {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], "
-                 "[%1, {%2, %3, %4, %5}], [%6], {%7, %8};"
-                 ::"r"(to), "l"(map), "r"(c), "r"(v), "r"(h), "r"(n), "r"(bar),
-                 "h"((unsigned short)phase_v), "h"((unsigned short)phase_h) : "memory");
-}
-INLINE void span_copy(shared_t to, const void *map, int v, int c, int h, int n, shared_t bar) {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
-                 "[%1, {%2, %3, %4, %5}], [%6];"
-                 ::"r"(to), "l"(map), "r"(v), "r"(c), "r"(h), "r"(n), "r"(bar) : "memory");
-}
-INLINE void image_soon(const void *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
-#endif
 #define TEAMS_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(128 * TEAMS) : "memory")
 #define GROUP_ARRIVE() asm volatile("bar.arrive 2, %0;" ::"n"(WORKERS) : "memory")
 #define GROUP_SYNC() asm volatile("bar.sync 2, %0;" ::"n"(WORKERS) : "memory")

@@ -1,0 +1,144 @@
+"""The pointwise family: 1x1 layers in nchw, spans of planes in tiles; on a GPU, and by emulation on the CPU.
+
+Of what a GPU does the emulation has the spans, the tiles, the places in shared memory and what is stored;
+barriers, copies and fragments are only there.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+
+import pytest
+from here import EMULATED_AND_GPU, GPU, agrees, clustered, verified
+from test_gpu_path import runtime
+
+from tilewright.device import for_architecture
+from tilewright.kernels import family_of
+from tilewright.kernels.family import Config
+from tilewright.kernels.pointwise.tile import places, plane, span, spans
+from tilewright.plans.plan import Plan
+from tilewright.problem import Problem
+from tilewright.runtime.base import Runtime
+from tilewright.search.space import Space, sample
+
+__all__ = ["runtime"]  # a fixture
+
+KIND = family_of("pointwise")
+H100 = for_architecture("sm_90")
+BASE = dict(bn=32, teams=1, turns=0, chunks=4, mb=1, sets=2, keep=0, stages=2)
+LAYERS = (
+    ("n2c136h7w8k40r1s1-f16", {}),  # channels in and out past the last whole step and tile
+    ("n5c200h8w9k72r1s1-bf16+bias+add0.5+relu", dict(bn=64, teams=2, chunks=8, stages=3)),
+    ("n9c40h3w8k40r1s1-f16+silu", dict(teams=3)),  # a span has more pixels than a plane
+    ("n3c64h14w12k96r1s1-f16+bias", dict(bn=96, teams=2)),  # three parts: memory in turns from tile to tile
+    ("n9c72h16w16k64r1s1-f16+add", dict(bn=64, teams=3, chunks=8, sets=4)),
+    ("n2c65h4w6k35r1s1-f16+bias+add", dict(sets=1)),
+    ("n1c264h16w20k32r1s1-f16", dict(chunks=8, stages=4)),
+    ("n40c40h4w8k170r1s1-f16+bias", dict(bn=192, teams=2)),
+    ("n2c34h7w8k33r1s1-tf32+bias", {}),
+    ("n5c68h6w6k40r1s1-tf32+add0.5+relu", dict(bn=64, teams=2, chunks=8, stages=3)),
+    ("n3c40h6w6k70r1s1-tf32", dict(bn=96, teams=3, stages=3)),
+    ("n9c17h4w4k33r1s1-tf32+silu", dict(teams=2, chunks=4, sets=1)),
+    ("n1c260h14w14k32r1s1-tf32+bias", dict(chunks=8, sets=4, stages=4)),
+)  # fmt: skip
+MANY = (  # tiles, so that filters can stay and warpgroups take turns
+    ("n70c40h14w12k33r1s1-f16+bias", dict(teams=2, turns=1, keep=1)),
+    ("n70c40h14w12k33r1s1-bf16", dict(teams=3, turns=1, stages=3)),
+    ("n70c40h14w12k33r1s1-f16+add", dict(bn=64, keep=1)),
+    ("n70c36h6w12k68r1s1-tf32+relu", dict(teams=2, turns=1, keep=1, chunks=8)),
+    ("n70c20h6w12k33r1s1-tf32+bias+add", dict(teams=2, turns=1, stages=4)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
+@pytest.mark.parametrize(("text", "change"), LAYERS + MANY)
+def test_spans_go_on_from_image_to_image(
+    text: str, change: dict[str, int], device: str, runtime: Runtime
+) -> None:
+    problem = Problem.parse(text)
+    if reason := KIND.refuses(problem, clustered(runtime).device):
+        pytest.skip(reason)
+    plan = Plan.make(runtime, problem, Config.make("pointwise", BASE | change))
+    agrees(plan)
+    agrees(plan, shift=2)  # and where arrays are not aligned
+
+
+@pytest.mark.parametrize("device", EMULATED_AND_GPU)
+@pytest.mark.parametrize(("text", "change"), (*LAYERS[::2], *MANY[::3]))
+def test_a_nan_stays_with_the_outputs_that_it_belongs_to(
+    text: str, change: dict[str, int], device: str, runtime: Runtime
+) -> None:
+    """Channels past the last are zeros, as their filters are, whatever was in shared memory before."""
+    if reason := KIND.refuses(Problem.parse(text), clustered(runtime).device):
+        pytest.skip(reason)
+    verified(runtime, Problem.parse(text), Config.make("pointwise", BASE | change))
+
+
+@pytest.mark.parametrize("text", [text for text, _ in LAYERS[1::2]])
+def test_configs_by_emulation(text: str, runtime: Runtime) -> None:
+    problem = Problem.parse(text)
+    space = Space(KIND, problem, clustered(runtime).device)
+    for config in {space.sample(Random(seed)) for seed in range(3)}:
+        agrees(Plan.make(runtime, problem, config))
+
+
+@pytest.mark.parametrize("device", GPU)
+@pytest.mark.parametrize(
+    "text",
+    (
+        "n32c128h28w28k512r1s1-f16",
+        "n9c328h7w8k200r1s1-f16+bias+relu",
+        "n32c512h8w9k520r1s1-bf16+add",
+        "n33c64h28w28k256r1s1-f16+bias+add+silu",
+        "n99c300h4w6k164r1s1-bf16+silu",
+        "n333c641h4w4k129r1s1-f16+add0.5",
+        "n64c256h14w14k1024r1s1-tf32",
+        "n37c320h6w6k1280r1s1-tf32+bias",
+        "n16c65h56w60k65r1s1-tf32+add",
+    ),
+)
+def test_configs_on_a_gpu(text: str, device: str, runtime: Runtime) -> None:
+    problem = Problem.parse(text)
+    if reason := KIND.refuses(problem, runtime.device):
+        pytest.skip(reason)
+    for seed in range(12):
+        plan = Plan.make(runtime, problem, sample(KIND, problem, runtime.device, Random(seed)))
+        agrees(plan, seed=seed)
+        agrees(plan, seed=seed)  # what a run leaves in shared memory, the next one finds
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    (
+        ("n1c128h8w8k64r3s3p1-f16", "1x1 filters"),
+        ("n1c128h8w8k64r1s1u2-tf32", "without stride"),
+        ("n1c128h8w8k64r1s1-f16-nhwc", "in nchw"),
+        ("n1c128h8w8k64r1s1-f16-nchw2nhwc", "in nchw"),
+        ("n1c128h8w8k64r1s1-f16+maxpool2", "does not pool"),
+        ("n1c128h8w8k64r1s1g2-f16", "one group"),
+        ("n1c128h14w14k64r1s1-f16", "multiples of 16 bytes"),
+        ("n1c128h7w7k64r1s1-tf32", "multiples of 16 bytes"),
+        ("n999c8h999w1000k9999r1s1-f16", "counts spans of 64 pixels"),
+        ("n1c128h8w8k64r1s1-i8", "not i8"),
+        ("n1c128h8w8k64r1s1-f32", "not f32"),
+    ),
+)
+def test_what_it_does_not_take(text: str, why: str) -> None:
+    assert why in (KIND.refuses(Problem.parse(text), H100) or "")
+
+
+@pytest.mark.parametrize("text", ("n1c1h1w8k1r1s1-f16", "n1c1h1w4k1r1s1-tf32", "n70000c72h20w20k8r1s1-f16"))
+def test_there_is_a_config_for_what_it_takes(text: str) -> None:
+    problem = Problem.parse(text)
+    assert KIND.refuses(problem, H100) is None
+    KIND.check(problem, H100, Space(KIND, problem, H100).sample(Random(1)))
+
+
+def test_planes_and_tiles_of_all_kinds_are_tried() -> None:
+    tried = [(Problem.parse(text), BASE | change) for text, change in LAYERS]
+    of_plane = {(problem.dtype != "f32", plane(problem) > span(problem)) for problem, _ in tried}
+    assert of_plane == {*product((False, True), repeat=2)}  # planes of a span, of several
+    whole = {places(problem, cf) * spans(problem, cf) * span(problem) == problem.n * plane(problem)
+             for problem, cf in tried}  # fmt: skip
+    assert whole == {False, True}

@@ -1,0 +1,28 @@
+// The layer that pointwise.cu computes on the host. Of tf32 x is not whole, but rounded it is; the filter is packed so.
+
+static void ready() {
+    for (int i = 0; i < K * C; i++) {
+        const int k = i / C, c = i % C;
+        const int at = swizzled(k % KB * (CHUNKS * 16) + c % CHANNELS * sizeof(in_t));
+        packed[((k / KB * STEPS + c / CHANNELS) * W_BYTES + at) / sizeof(in_t)] = filter[i];
+    }
+#if PRODUCTS == TF32
+    for (in_t &number : image) number = bits_float(float_bits(number) + rng() % 0x1fff - 0xfff);
+#endif
+}
+void run_kernel() { pointwise(ImageMap(), (unsigned char *)packed, bias, added, outputs); }
+
+static acc_t right_sum(int n, int k, int px) {
+    acc_t sum = 0;
+    for (int c = 0; c < C; c++) sum += widened(image[(n * C + c) * HW + px]) * widened(filter[k * C + c]);
+    return sum;
+}
+static bool made(int n, int k, int px) {
+    for (int id = first_block; id < PLACES * K_TILES; id += GRID)
+        for (int i = 0; i < SPANS; i++) {
+            const Origin one = find_origin(id, i);
+            if (one.image == n && px / SPAN_PIXELS == one.start / SPAN_PIXELS && k / KB == id % K_TILES) return true;
+        }
+    return false;
+}
+#include "numbers_host_main.h"

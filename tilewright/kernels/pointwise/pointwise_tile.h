@@ -1,0 +1,59 @@
+// Where a block and a lane of the pointwise family work, and what lies in shared memory.
+//
+//   0           filters of W_BYTES, as they are packed: of STAGES steps, or of all (KEEPS)
+//   X_FROM      STAGES steps of pixels, X_BYTES each: [span of SPANS][channel][SPAN_PIXELS], swizzled (SPOT)
+//   OUT_FROM    of each team what goes to y next (pointwise_store.h)
+//   BARS_FROM   barriers
+//
+//   Origin find_origin   of a span of a tile: its image, and its first pixel in a plane
+//   Lane find_lane       where its two pixels are in a step's spans
+
+#include "epilogue.h"
+#include "done.h"
+
+#define THREADS (128 * TEAMS + 128)
+#define CHANNELS (CHUNKS * 16 / (int)sizeof(in_t))  // of a step: CHUNKS pieces of 16 bytes, a row of the filter
+#define STEPS ((C + CHANNELS - 1) / CHANNELS)
+#define K_TILES ((K + KB - 1) / KB)
+#define PAIRED (PRODUCTS != TF32)        // a lane's two pixels are neighbours: words of 2 bytes have both
+#define SPAN_PIXELS (128 / (int)sizeof(in_t))
+#define OF_PLANE ((HW + SPAN_PIXELS - 1) / SPAN_PIXELS)
+#define OF_TEAM (64 / SPAN_PIXELS)       // spans
+#define SPANS (TURNS ? OF_TEAM : TEAMS * OF_TEAM)  // of a tile
+#define PLACES ((N * OF_PLANE + SPANS - 1) / SPANS)
+// A block's tiles, or a team's of them (TURNS), all of the same channels, since GROUPS(0) is a multiple of K_TILES.
+#define EACH_TILE(id) int id = GROUP(0); id < PLACES * K_TILES; id += GROUPS(0)
+#define EACH_OF_TEAM(id, team)                                                                 \
+    int id = GROUP(0) + (TURNS ? (team) * GROUPS(0) : 0); id < PLACES * K_TILES; id += (TURNS ? TEAMS : 1) * GROUPS(0)
+#define SPANS_OF(team) (TURNS ? 0 : (team) * OF_TEAM)  // which of a tile's spans is a team's first
+#define FIRST_K (GROUP(0) % K_TILES * KB)
+#define W_BYTES (KB * CHUNKS * 16)       // of a step
+#define W_OF(step) (((offset_t)(GROUP(0) % K_TILES) * STEPS + (step)) * W_BYTES)
+#define SPAN_BYTES (CHANNELS * 128)
+#define X_BYTES (SPANS * SPAN_BYTES)
+#define SUMS (KB / 2)                    // of a lane
+
+typedef struct {
+    int image, start;  // image N: there is none
+} Origin;
+
+INLINE Origin find_origin(int id, int number) {
+    const int at = id / K_TILES * SPANS + number;
+    Origin origin;
+    origin.image = min(at / OF_PLANE, N);
+    origin.start = at % OF_PLANE * SPAN_PIXELS;
+    return origin;
+}
+
+// Where a byte of channel c's row of a span is: the copy engine swizzles pieces of 16 bytes.
+#define SPOT(c, byte) ((c) * 128 + ((byte) ^ (c) % 8 * 16))
+
+// Which of a team's pixels pixel h of a lane is, which has rows lane / 4 and lane / 4 + 8 of its warp's 16. Eight lanes
+// read two pieces of 16 bytes of a channel, in other banks than those of the other three channels that a warp reads:
+// pieces side by side where the channels are two apart (PAIRED), four apart where they follow each other.
+#define PIXEL_OF(warp, lane, h) \
+    (PAIRED ? (warp) * 16 + (lane) / 4 * 2 + (h) : (h) * 32 + (lane) / 16 * 16 + (warp) * 4 + (lane) / 4 % 4)
+// Which channel of a step a lane has in either half of product i, behind those of the lanes before it (LANE_CHANNELS
+// each): of numbers of 2 bytes that one and the next.
+#define LANE_CHANNELS (PAIRED ? 2 : 1)
+#define CHANNEL_OF(i, half, t) (((i) * 2 + (half)) * (4 * LANE_CHANNELS) + (t) * LANE_CHANNELS)

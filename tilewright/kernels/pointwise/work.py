@@ -1,0 +1,67 @@
+"""Counts of the pointwise kernel, for the model."""
+
+from __future__ import annotations
+
+from tilewright.device import Device
+from tilewright.kernels.family import Values
+from tilewright.kernels.limits import resident
+from tilewright.kernels.pointwise.tile import (
+    LINE,
+    PART,
+    TEAM,
+    k_tiles,
+    kept_bytes,
+    places,
+    registers,
+    steps,
+    threads,
+    tiling_of,
+)
+from tilewright.kernels.wgmma import EIGHTH, FETCH
+from tilewright.kernels.work import GpuWork
+from tilewright.problem import DTYPE_BYTES, Problem
+
+# Cycles, or instructions of a thread, fitted to 327 trials of ten layers on an H200:
+READING = 250.0  # to read the words of a product, which the next ones wait for if there is one set
+COPYING = 2500.0  # of a step, from when it is sent for until it is there
+WORD = 0.8  # for a word of a fragment, besides its load
+KEEPING = 2.0  # to finish a sum
+ROW = 3.0  # for the copy engine to bring a row of a span
+MEETING = 20.0  # of a team, for each part of its channels
+WAITING = 100.0  # for a step, and to release the one before
+CACHED = 0.25  # relative time of the L2 cache for a byte
+BESIDE = 0.75  # share of the stores' time that is seen where other teams multiply beside them
+
+
+def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
+    """Count the work of one block and one thread."""
+    tiling, bn, count, of_step = tiling_of(pr, cf), cf["bn"], steps(pr, cf["chunks"]), cf["chunks"] // 2
+    turns = cf["teams"] if cf["turns"] else 1  # a team that takes turns is like a block of its own
+    teams, need, of_block = cf["teams"] // turns, registers(pr, cf), threads(cf) // turns
+    warps, outputs, tiles = 4 * teams, TEAM * teams * bn, places(pr, cf) * k_tiles(pr, cf)
+    loads = 4.0 * count * of_step  # words that a thread reads
+    read = bn * 32 / LINE  # cycles to read the filter's part of a product
+    products = teams * of_step * count
+    x_bytes = float(tiling.x_bytes)
+    w_bytes = 0.3 * tiling.w_bytes if cf["keep"] else float(tiling.w_bytes)
+    sending = ROW * (x_bytes + w_bytes) / LINE
+    product = max(EIGHTH * bn / 8, read)  # what comes and goes takes longer: the clock does not drop
+    alone = of_step * (READING + product) if cf["sets"] == 1 else 0.0
+    storing = 1.0 if turns * cf["mb"] == 1 else BESIDE
+    kept = 2.0 * outputs * kept_bytes(pr) / LINE  # written and read
+    return GpuWork(
+        blocks=tiles, threads=of_block, registers=need,
+        resident=turns * resident(device, need, threads(cf), tiling.shared_bytes, cf["mb"]),
+        shared_bytes=tiling.shared_bytes // turns, steps=count, buffers=cf["stages"],
+        turn_cycles=max(COPYING / cf["stages"] * turns, WAITING, sending * turns, alone),
+        fma=4.0 * count * of_step, shared_loads=loads, staging=60.0 + loads * WORD + count * 16.0,
+        epilogue=40.0 + bn / 2 * KEEPING + bn / PART * MEETING,
+        wavefronts=loads * warps + kept + 0.6 * (products * read + count * (x_bytes + w_bytes) / LINE),
+        load_bytes=CACHED * count * (x_bytes + w_bytes),
+        store_sectors=storing * outputs * DTYPE_BYTES[pr.dtype_out] / 32,
+        dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
+        fetch=FETCH, stays=True, gang=1, tile_bytes=4.0 * outputs,
+        useful=pr.z_elements / (outputs * tiles), register_intensity=0.0,
+        block_intensity=2.0 * outputs * cf["chunks"] * 16 / DTYPE_BYTES[pr.dtype] / (x_bytes + w_bytes),
+        tensor_cycles=products * product,
+    )  # fmt: skip
