@@ -5,8 +5,8 @@
 //   EMPTY     STAGES   each warp that multiplies them is done                 their sender, before it sends anew
 //   STAY      STEPS    where filters stay (KEEPS), that of a step has come    who multiplies
 //
-// Warpgroups that take tiles by turns (TURNS) begin to multiply one after the other: who waits for a phase of FULL knows
-// that the one before it is over.
+// Warpgroups that take tiles by turns (TURNS) begin to multiply one after the other: who waits for a phase of FULL must
+// know that the one before it is over.
 //
 // wgmma takes A from registers here: 64 pixels, a warp's 16 of them its lanes'. With several sets of fragments (SETS) a
 // lane reads while products of the others are under way. Numbers of tf32 are rounded by the copy engine.
