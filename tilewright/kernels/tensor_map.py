@@ -10,6 +10,11 @@ MOST_BOX = 256  # along each side of a box
 CORNERS = range(-128, 128)  # where the box may begin and end, from the image's corners
 
 
+def _driver_name(size: int, rounds: bool) -> str:
+    """What the driver calls numbers of ``size`` bytes, behind CU_TENSOR_MAP_DATA_TYPE_."""
+    return "TFLOAT32" if rounds else f"UINT{8 * size}"
+
+
 @dataclass(frozen=True)
 class Im2colMap:
     """An image in nhwc, and the part that one instruction copies: some channels of pixels in raster order.
@@ -44,8 +49,8 @@ class Im2colMap:
 
     @property
     def dtype(self) -> str:
-        """What the driver calls the numbers, behind CU_TENSOR_MAP_DATA_TYPE_."""
-        return "TFLOAT32" if self.rounds else f"UINT{8 * self.size}"
+        """What the driver calls the numbers."""
+        return _driver_name(self.size, self.rounds)
 
     @property
     def row_bytes(self) -> int:
@@ -102,8 +107,8 @@ class TiledMap:
 
     @property
     def dtype(self) -> str:
-        """What the driver calls the numbers, behind CU_TENSOR_MAP_DATA_TYPE_."""
-        return "TFLOAT32" if self.rounds else f"UINT{8 * self.size}"
+        """What the driver calls the numbers."""
+        return _driver_name(self.size, self.rounds)
 
     @property
     def row_bytes(self) -> int:

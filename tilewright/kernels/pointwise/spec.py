@@ -31,7 +31,7 @@ from tilewright.kernels.products import TF32, in_chunk, packer_of, products_defi
 from tilewright.kernels.split_k import operands
 from tilewright.kernels.tensor_map import TiledMap
 from tilewright.kernels.tile import NONE, pointwise
-from tilewright.kernels.untuned import IN_ORDER
+from tilewright.kernels.untuned import pack_rows
 from tilewright.kernels.untuned.nhwc import copied_first, copy_as_is
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
@@ -98,12 +98,7 @@ class Pointwise(Family):
         found = Blueprint(
             source="pointwise.cu", defines=tuple(_defines(problem, device, tiling, cf, aligned).items()),
             launches=(main,), packed_bytes=_packed_bytes(problem, tiling, cf),
-            pack=(
-                ("PACK_CHUNKS", chunks), ("PACK_K", cf["bn"]),
-                ("PACK_STEPS", steps(problem, chunks)), ("PACK_C", channels(problem, chunks)),
-                ("PACK_ORDER", IN_ORDER), ("PACK_APART", 0),
-                *products_define("PACK_PRODUCTS", product).items(),
-            ),
+            pack=pack_rows(product, chunks, cf["bn"], steps(problem, chunks), channels(problem, chunks)),
             packer=packer_of(product), specific=True,
         )  # fmt: skip
         return found if aligned else copied_first(found, copy_as_is(problem))

@@ -40,7 +40,7 @@ from tilewright.kernels.shifted.tile import (
 from tilewright.kernels.shifted.work import work_of
 from tilewright.kernels.split_k import operands
 from tilewright.kernels.tile import NONE, View, image_defines, layer_defines, pointwise, up_to
-from tilewright.kernels.untuned import IN_ORDER
+from tilewright.kernels.untuned import pack_rows
 from tilewright.kernels.untuned.nhwc import copied_first, copy_as_is
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
@@ -125,12 +125,7 @@ class Shifted(Family):
         found = Blueprint(
             source="shifted.cu", defines=tuple(_defines(problem, device, tiling, cf, aligned).items()),
             launches=(main,), packed_bytes=_packed_bytes(problem, cf),
-            pack=(
-                ("PACK_CHUNKS", chunks), ("PACK_K", cf["bn"]),
-                ("PACK_STEPS", _taps(problem, chunks)), ("PACK_C", channels(problem, chunks)),
-                ("PACK_ORDER", IN_ORDER), ("PACK_APART", 0),
-                *products_define("PACK_PRODUCTS", product).items(),
-            ),
+            pack=pack_rows(product, chunks, cf["bn"], _taps(problem, chunks), channels(problem, chunks)),
             packer=packer_of(product), specific=True,
         )  # fmt: skip
         return found if aligned else copied_first(found, copy_as_is(problem))

@@ -1,5 +1,5 @@
 """Kernels that are not tuned, and their defines (``packing.py``)."""
 
-from tilewright.kernels.untuned.packing import COLUMNS, IN_ORDER, PAIRS, pack, sizes, spread
+from tilewright.kernels.untuned.packing import COLUMNS, IN_ORDER, PAIRS, pack, pack_rows, sizes, spread
 
-__all__ = ["COLUMNS", "IN_ORDER", "PAIRS", "pack", "sizes", "spread"]
+__all__ = ["COLUMNS", "IN_ORDER", "PAIRS", "pack", "pack_rows", "sizes", "spread"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.blueprint import Blueprint, Launch
+from tilewright.kernels.products import products_define
 from tilewright.kernels.requant import requant_defines
 from tilewright.kernels.word import dtype_code
 from tilewright.problem import Problem
@@ -41,6 +42,22 @@ def sizes(problem: Problem) -> dict[str, int]:
         **pr.epilogue.defines(pr.dtype),
         OFFSET64=offset64(pr.x_bytes, pr.z_bytes, pr.w_bytes), **_filter_sizes(pr),
         **requant_defines(pr),
+    )  # fmt: skip
+
+
+def pack_rows(product: int, chunks: int, bn: int, steps: int, channels: int) -> tuple[tuple[str, int], ...]:
+    """Return ``Blueprint.pack`` of a filter in swizzled rows (pack_tensor.h).
+
+    Args:
+        product: what is multiplied (products.py).
+        chunks: pieces of 16 bytes of a row in a step.
+        bn: rows of a tile, output channels in order.
+        steps: of the sum, all taps.
+        channels: of a tap, after which the next tap follows.
+    """
+    return (
+        ("PACK_CHUNKS", chunks), ("PACK_K", bn), ("PACK_STEPS", steps), ("PACK_C", channels),
+        ("PACK_ORDER", IN_ORDER), ("PACK_APART", 0), *products_define("PACK_PRODUCTS", product).items(),
     )  # fmt: skip
 
 
