@@ -1,10 +1,10 @@
 """Verify random configs of random layers in full: ``python benchmarks/check_random.py cuda --seconds 300``.
 
 The tuner checks what it times: layers that somebody benches. These layers nobody thought of (odd sizes,
-strides, padding, groups, epilogues, layouts, dtypes). Of each, configs of the families that had the fewest so
-far are verified: exact sums, bound, NaN and infinity, canaries, repeatability, unaligned arrays. A kernel
-that spills is a CompileError, which a search passes by, too. A process that crashes or hangs is replaced, and
-what it did is named.
+strides, padding, groups, epilogues, layouts, dtypes), drawn until the family that had the fewest configs so
+far takes one. Configs of it, and of others that had few, are verified: exact sums, bound, NaN and infinity,
+canaries, repeatability, unaligned arrays. A kernel that spills is a CompileError, which a search passes by,
+too. A process that crashes or hangs is replaced, and what it did is named.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -48,6 +49,9 @@ KINDS: tuple[tuple[int, dict[str, tuple[int, ...]]], ...] = (
     (5, dict(n=(1, 2, 3, 7, 8, 16, 33, 64), c=(8, 40, 100, 512, 1152, 2048), k=(1, 10, 48, 100, 128, 1000))),
     (5, dict(n=(1, 2, 4), c=(1, 16, 64, 80, 256), w=(100, 333, 1000, 1500), k=(16, 32, 80, 128),
              s=(1, 3, 5, 7, 11), v=(1, 1, 2, 3, 5), e=(1, 1, 2))),
+    (5, dict(n=(1, 3, 9, 70), c=(33, 65, 72, 130, 264), h=(3, 4, 6, 7, 8, 12, 14, 17, 28),
+             k=(8, 33, 40, 136))),
+    (1, dict(c=(1024, 1100), h=(32, 33), k=(1024, 1300))),
 )  # fmt: skip
 AS = dict(w="h", s="r", v="u", e="d")
 LAYOUTS = ("nchw", "nchw", "nhwc", "nhwc", "nchw2nhwc", "nhwc2nchw")
@@ -57,6 +61,7 @@ STEPS = (("+alpha0.5",), ("+bias",), ("+add", "+add0.5"), ("+relu", "+leaky0.1",
 OF_INTEGERS = ("+bias", "+add", "+relu", "+maxpool2", "+maxpool3u2p1")
 MOST_FLOPS, MOST_BYTES = {True: 3e8, False: 4e9}, 64 << 20  # on a CPU, on a GPU; of x and of y
 FAMILIES_EACH, CONFIGS_EACH, HUNG_S = 3, 2, 60.0
+MOST_DRAWN = 3000  # layers until the family that had the fewest takes one; that takes a second
 PASSED_BY = ("CompileError", "OutOfMemory", "EmptySpace")  # as a search does
 
 
@@ -88,11 +93,17 @@ def layers(rng: random.Random, cpu: bool) -> Iterator[Problem]:
 def check(where: str, seed: int, end: float, tell: Callable[..., object]) -> None:
     """Verify until ``end``; tell of each config before and after."""
     runtime, rng, counts = open_runtime(where), random.Random(seed), Counter[str]()
-    for problem in layers(rng, runtime.unified):
+    drawn = layers(rng, runtime.unified)
+    while True:
+        least = min(FAMILIES, key=lambda kind: (counts[kind.name], rng.random()))
+        for problem in islice(drawn, MOST_DRAWN):
+            if least.refuses(problem, runtime.device) is None:
+                break
+        counts[least.name] += 1  # also if it takes none of them
         kinds = [kind for kind in FAMILIES if kind.refuses(problem, runtime.device) is None]
         verifier = None
         for kind in sorted(kinds, key=lambda kind: (counts[kind.name], rng.random()))[:FAMILIES_EACH]:
-            counts[kind.name] += 1
+            counts[kind.name] += kind is not least
             for _ in range(CONFIGS_EACH):
                 if time.time() > end:
                     return
