@@ -143,6 +143,28 @@ def test_predicted_against_measured() -> None:
     assert measured["registers_per_thread_compiled"] == 64
 
 
+def test_a_time_of_another_device_is_not_held_against_this_one() -> None:
+    other = DEVICE.key.replace(DEVICE.name, "NVIDIA H200")
+    measured = found([replace(record(MINE, 10.0), device=other)])["predicted_against_measured"]
+    assert str(measured["measured_us"]).startswith("10 ")
+    assert measured["measured_on"] == "NVIDIA H200, whose rates are others"
+    assert not {"predicted_over_measured", "floor_share"} & set(measured)
+
+
+@pytest.mark.parametrize(("layer", "where"), [
+    ("R12", None), ("n32c128h28w28k512r1s1-tf32", "NVIDIA H200, whose rates are others"),
+])  # fmt: skip
+def test_without_the_gpu_times_are_of_one_device(
+    layer: str, where: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", layer, "--arch", "sm_90", "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    measured = told["predicted_against_measured"]
+    assert measured.get("measured_on") == where
+    assert ("floor_share" in measured) == (where is None)
+    assert told["runner_up"].get("over_winner", 1.0) > 0.97
+
+
 def test_json_has_numbers_where_the_table_has_words() -> None:
     """A key that names a unit holds a number, one that asks a question true or false."""
     told = document(sections(subject(HISTORY)))

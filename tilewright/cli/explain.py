@@ -66,13 +66,15 @@ def _here(about: opened.Asked, device: str | None) -> Subject:
 
 
 def _elsewhere(about: opened.Asked, arch: str) -> Subject:
-    """Return the most likely winner on a GPU that is absent, and measurements on similar GPUs."""
+    """Return the likeliest winner on a GPU that is absent, and times of it there, or of one similar GPU."""
     from tilewright.store.hints import likely
 
     device = for_architecture(arch)
     config, why = next(about.likely(device))
     hints = likely(opened.store_to_read(), about.problem, device.key, about.request.deterministic)
-    known = [hint.record for hint in reversed(hints)]
+    theirs = [hint.record.device for hint in hints if hint.record.config == str(config)]
+    where = device.key if device.key in theirs or not theirs else theirs[0]
+    known = [hint.record for hint in reversed(hints) if hint.record.device == where]
     return _subject(about.problem, device, config, why, _allowed(known, about.request))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.device import Device
+from tilewright.device import Device, read_key
 from tilewright.errors import count
 from tilewright.floor import floor, peak_tflops
 from tilewright.kernels.blueprint import Blueprint
@@ -24,7 +24,7 @@ class Subject:
     Attributes:
         estimate: the model's prediction; None for a family that it does not know.
         note: why this config: "the stored winner", "the model's choice", "named by --config".
-        history: every record of the problem on the device, oldest first.
+        history: every record of the problem on the device, oldest first; or on another one with its chip.
         named: whether the user named the config, so that a search need not try it.
         options: for ``tilewright tune`` or ``run``, as text that follows the problem: " --device cpu".
         elsewhere: whether the device is not of this machine.
@@ -211,12 +211,15 @@ def _measured(subject: Subject) -> Facts:
         rows["predicted_us"] = subject.estimate.total_us
     if mine is None:
         return {**rows, "measured": _not_measured(subject)}
-    figure = _figure(mine)
+    figure, here = _figure(mine), mine.device == subject.device.key
     rows |= _timed("measured", figure, f" (cold, {count(figure.runs, 'run')})")
     rows["runs"] = Shown(figure.runs)
-    if subject.estimate:
+    if not here:
+        key = read_key(mine.device)
+        rows["measured_on"] = f"{key.name if key else mine.device}, whose rates are others"
+    if subject.estimate and here:
         rows["predicted_over_measured"] = subject.estimate.total_us / figure.cold_us
-    if subject.device.rates.source != "default":  # guessed rates give no floor
+    if subject.device.rates.source != "default" and here:  # guessed rates give no floor
         rows["floor_share"] = floor(subject.problem, subject.device).us / figure.cold_us
     rows["tflops"] = subject.problem.flops / figure.cold_us * 1e-6
     if figure.warm_us is not None:
