@@ -7,7 +7,6 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
 from tilewright.kernels.pointwise.tile import (
     LINE,
-    PART,
     TEAM,
     k_tiles,
     kept_bytes,
@@ -21,16 +20,14 @@ from tilewright.kernels.wgmma import EIGHTH, FETCH
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-# Cycles, or instructions of a thread, fitted to 327 trials of ten layers on an H200:
-READING = 250.0  # to read the words of a product, which the next ones wait for if there is one set
+# Cycles, or instructions of a thread, fitted to 431 trials of 27 layers on an H200:
+READING = 400.0  # to read the words of a product, which the next ones wait for if there is one set
 COPYING = 2500.0  # of a step, from when it is sent for until it is there
-WORD = 0.8  # for a word of a fragment, besides its load
-KEEPING = 2.0  # to finish a sum
-ROW = 3.0  # for the copy engine to bring a row of a span
-MEETING = 20.0  # of a team, for each part of its channels
-WAITING = 100.0  # for a step, and to release the one before
+WORD = 1.6  # for a word of a fragment, besides its load
+KEEPING = 1.0  # to finish a sum
+ROW = 2.0  # for the copy engine to bring a row of a span
+WAITING = 300.0  # for a step, and to release the one before
 CACHED = 0.25  # relative time of the L2 cache for a byte
-BESIDE = 0.75  # share of the stores' time that is seen where other teams multiply beside them
 
 
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
@@ -47,7 +44,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     sending = ROW * (x_bytes + w_bytes) / LINE
     product = max(EIGHTH * bn / 8, read)  # what comes and goes takes longer: the clock does not drop
     alone = of_step * (READING + product) if cf["sets"] == 1 else 0.0
-    storing = 1.0 if turns * cf["mb"] == 1 else BESIDE
+    stored = outputs * DTYPE_BYTES[pr.dtype_out] / 32 if turns * cf["mb"] == 1 else 0.0  # or beside products
     kept = 2.0 * outputs * kept_bytes(pr) / LINE  # written and read
     return GpuWork(
         blocks=tiles, threads=of_block, registers=need,
@@ -55,10 +52,9 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         shared_bytes=tiling.shared_bytes // turns, steps=count, buffers=cf["stages"],
         turn_cycles=max(COPYING / cf["stages"] * turns, WAITING, sending * turns, alone),
         fma=4.0 * count * of_step, shared_loads=loads, staging=60.0 + loads * WORD + count * 16.0,
-        epilogue=40.0 + bn / 2 * KEEPING + bn / PART * MEETING,
+        epilogue=40.0 + bn / 2 * KEEPING,
         wavefronts=loads * warps + kept + 0.6 * (products * read + count * (x_bytes + w_bytes) / LINE),
-        load_bytes=CACHED * count * (x_bytes + w_bytes),
-        store_sectors=storing * outputs * DTYPE_BYTES[pr.dtype_out] / 32,
+        load_bytes=CACHED * count * (x_bytes + w_bytes), store_sectors=stored,
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
         fetch=FETCH, stays=True, gang=1, tile_bytes=4.0 * outputs,
         useful=pr.z_elements / (outputs * tiles), register_intensity=0.0,
