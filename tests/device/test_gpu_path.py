@@ -137,6 +137,8 @@ SHAPES = (
     "n2c132h3w6k36r1s1-bf16+add0.5",
     "n4c130h2w10k66r1s1-f16+silu",
     "n1c129h3w8k33r1s1-bf16+bias",
+    "n5c70h4w6k40r1s1-f16+bias+relu",  # planes of multiples of 16 bytes
+    "n3c33h6w6k36r1s1-tf32+add0.5",
 )
 # What they are chosen for; others have their own examples (test_every_family_runs.py).
 SHAPED = [
