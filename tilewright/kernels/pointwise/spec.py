@@ -9,7 +9,7 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import SPILLS, blocks_param, handed_on, no_wgmma, resident_rule, shared_rule
+from tilewright.kernels.limits import SPILLS, blocks_param, handed_on, no_wgmma, shared_rule
 from tilewright.kernels.pointwise.tile import (
     PIECE,
     PointwiseTiling,
@@ -133,7 +133,6 @@ RULES = (
          "32 columns of a product, or more, without channels"),
     Rule("depth", lambda problem, chunks: chunks < 8 or channels(problem, 4) < problem.c,
          "more channels of a step than there are"),
-    resident_rule(lambda device, cf: threads(cf) * cf["mb"] <= device.threads_per_unit, "teams mb"),
     Rule("sets", lambda chunks, sets: sets <= chunks // 2, "more sets of fragments than products of a step"),
     Rule("registers", fits, SPILLS, needs="bn teams mb sets"),
     Rule("turns", lambda problem, device, cf: not cf["turns"] or (
