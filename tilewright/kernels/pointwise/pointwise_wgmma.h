@@ -23,6 +23,8 @@
 #define TURN_WAIT(team) asm volatile("bar.sync %0, 256;" ::"r"(1 + TEAMS + (team)) : "memory")
 #define TURN_OVER(team) asm volatile("bar.arrive %0, 256;" ::"r"(1 + TEAMS + ((team) + 1) % TEAMS) : "memory")
 
+static_assert(OUT_BYTES == 2 * PART * 64 * sizeof(kept_t), "tile.py: what goes to y has another size");
+
 // The next buffer, and which phase of its barrier ends next; some steps further.
 typedef struct {
     int slot, parity;
