@@ -10,17 +10,17 @@ from itertools import product
 from random import Random
 
 import pytest
-from here import EMULATED_AND_GPU, GPU, agrees, clustered, verified
+from here import EMULATED_AND_GPU, GPU
+from planes import config_agrees, configs_agree, emulated_configs_agree, nan_stays
 from test_gpu_path import runtime
 
 from tilewright.device import for_architecture
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.pointwise.tile import places, plane, span, spans
-from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
-from tilewright.search.space import Space, sample
+from tilewright.search.space import Space
 
 __all__ = ["runtime"]  # a fixture
 
@@ -56,12 +56,7 @@ MANY = (  # tiles, so that filters can stay and warpgroups take turns
 def test_spans_go_on_from_image_to_image(
     text: str, change: dict[str, int], device: str, runtime: Runtime
 ) -> None:
-    problem = Problem.parse(text)
-    if reason := KIND.refuses(problem, clustered(runtime).device):
-        pytest.skip(reason)
-    plan = Plan.make(runtime, problem, Config.make("pointwise", BASE | change))
-    agrees(plan)
-    agrees(plan, shift=2)  # and where arrays are not aligned
+    config_agrees(runtime, text, Config.make("pointwise", BASE | change))
 
 
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
@@ -70,17 +65,12 @@ def test_a_nan_stays_with_the_outputs_that_it_belongs_to(
     text: str, change: dict[str, int], device: str, runtime: Runtime
 ) -> None:
     """Channels past the last are zeros, as their filters are, whatever was in shared memory before."""
-    if reason := KIND.refuses(Problem.parse(text), clustered(runtime).device):
-        pytest.skip(reason)
-    verified(runtime, Problem.parse(text), Config.make("pointwise", BASE | change))
+    nan_stays(runtime, text, Config.make("pointwise", BASE | change))
 
 
 @pytest.mark.parametrize("text", [text for text, _ in LAYERS[1::2]])
 def test_configs_by_emulation(text: str, runtime: Runtime) -> None:
-    problem = Problem.parse(text)
-    space = Space(KIND, problem, clustered(runtime).device)
-    for config in {space.sample(Random(seed)) for seed in range(3)}:
-        agrees(Plan.make(runtime, problem, config))
+    emulated_configs_agree(runtime, KIND, text)
 
 
 @pytest.mark.parametrize("device", GPU)
@@ -99,13 +89,7 @@ def test_configs_by_emulation(text: str, runtime: Runtime) -> None:
     ),
 )
 def test_configs_on_a_gpu(text: str, device: str, runtime: Runtime) -> None:
-    problem = Problem.parse(text)
-    if reason := KIND.refuses(problem, runtime.device):
-        pytest.skip(reason)
-    for seed in range(12):
-        plan = Plan.make(runtime, problem, sample(KIND, problem, runtime.device, Random(seed)))
-        agrees(plan, seed=seed)
-        agrees(plan, seed=seed)  # what a run leaves in shared memory, the next one finds
+    configs_agree(runtime, KIND, text)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from here import EMULATED_AND_GPU, GPU, agrees, clustered, verified
+from here import EMULATED_AND_GPU, GPU
+from planes import config_agrees, configs_agree, emulated_configs_agree, nan_stays
 from test_gpu_path import runtime
 
 from tilewright.device import for_architecture
@@ -18,10 +19,9 @@ from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.shifted.shape import Shape
 from tilewright.kernels.shifted.tile import channels
-from tilewright.plans.plan import Plan
 from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.runtime.base import Runtime
-from tilewright.search.space import Space, sample
+from tilewright.search.space import Space
 
 __all__ = ["runtime"]  # a fixture
 
@@ -89,12 +89,8 @@ LAYERS = (
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
 @pytest.mark.parametrize(("text", "change"), LAYERS)
 def test_taps_of_planes_as_they_are(text: str, change: dict[str, int], device: str, runtime: Runtime) -> None:
-    problem = Problem.parse(text)
-    if reason := KIND.refuses(problem, clustered(runtime).device):
-        pytest.skip(reason)
-    plan = Plan.make(runtime, problem, Config.make("shifted", BASE | change))
-    agrees(plan)
-    agrees(plan, shift=DTYPE_BYTES[problem.dtype])  # and where arrays are not aligned
+    shift = DTYPE_BYTES[Problem.parse(text).dtype]
+    config_agrees(runtime, text, Config.make("shifted", BASE | change), shift)
 
 
 @pytest.mark.parametrize("device", EMULATED_AND_GPU)
@@ -103,17 +99,12 @@ def test_a_nan_stays_with_the_outputs_that_see_it(
     text: str, change: dict[str, int], device: str, runtime: Runtime
 ) -> None:
     """What lies beside a row, before a plane and behind the last channel is no part of a sum."""
-    if reason := KIND.refuses(Problem.parse(text), clustered(runtime).device):
-        pytest.skip(reason)
-    verified(runtime, Problem.parse(text), Config.make("shifted", BASE | change))
+    nan_stays(runtime, text, Config.make("shifted", BASE | change))
 
 
 @pytest.mark.parametrize("text", [text for text, _ in LAYERS[1::2]])
 def test_configs_by_emulation(text: str, runtime: Runtime) -> None:
-    problem = Problem.parse(text)
-    space = Space(KIND, problem, clustered(runtime).device)
-    for config in {space.sample(Random(seed)) for seed in range(3)}:
-        agrees(Plan.make(runtime, problem, config))
+    emulated_configs_agree(runtime, KIND, text)
 
 
 @pytest.mark.parametrize("device", GPU)
@@ -133,13 +124,7 @@ def test_configs_by_emulation(text: str, runtime: Runtime) -> None:
     ),
 )
 def test_configs_on_a_gpu(text: str, device: str, runtime: Runtime) -> None:
-    problem = Problem.parse(text)
-    if reason := KIND.refuses(problem, runtime.device):
-        pytest.skip(reason)
-    for seed in range(12):
-        plan = Plan.make(runtime, problem, sample(KIND, problem, runtime.device, Random(seed)))
-        agrees(plan, seed=seed)
-        agrees(plan, seed=seed)  # what a run leaves in shared memory, the next one finds
+    configs_agree(runtime, KIND, text)
 
 
 @pytest.mark.parametrize("text", [text for text, _ in LAYERS])

@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.device import for_architecture
+from tilewright.kernels import family_of
 from tilewright.kernels.blueprint import Blueprint
+from tilewright.kernels.config import Config
 from tilewright.kernels.source import kernel_files
+from tilewright.problem import Problem
 
 HERE = Path(__file__).parent
 COMPILE = ("g++", "-std=c++17", "-O1", "-w")
@@ -51,6 +55,31 @@ def without_instructions(text: str, instructions: tuple[tuple[str, str], ...]) -
         assert count, pattern
     assert "asm" not in text
     return text
+
+
+def host_source(
+    problem: Problem, config: Config, instructions: tuple[tuple[str, str], ...], aligned: bool = True,
+    slip: tuple[str, str] = ("", ""),
+) -> str:  # fmt: skip
+    """Return a kernel on top of ``numbers_host.h``, with what the host needs around it.
+
+    Args:
+        instructions: what has their place (``without_instructions``).
+        aligned: whether x and y begin at 16 bytes.
+        slip: a line of the kernel, and what a slip of the pen makes of it.
+    """
+    name, device = config.family, for_architecture("sm_90")
+    family_of(name).check(problem, device, config)
+    found = family_of(name).blueprint(problem, device, config, aligned)
+    files = (f"{name}_store.h", f"{name}_wgmma.h", f"{name}.cu")
+    store, products, kernel = (kernel_files()[file].read_text() for file in files)
+    own = "\n".join((store, products, kernel[kernel.index("BOUNDED_KERNEL") :]))
+    own = without_instructions(own, instructions)
+    assert not slip[0] or own.count(slip[0]) == 1
+    own = own.replace(*slip) if slip[0] else own
+    own = re.sub(r'#include "(products|wgmma_words|image_map)\.h"', "", own)
+    around = (f'#include "{name}_host.h"', own, f'#include "{name}_host_main.h"')
+    return "\n".join((defines(found), "#define __CUDACC__", *around))
 
 
 def run(source: str, seeds: int, library: Path, folder: Path) -> str:

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import pytest
-from async_host import MEET, defines, library, run, without_instructions
+from async_host import MEET, host_source, library, run
 
 from tilewright.device import for_architecture
 from tilewright.kernels import family_of
@@ -107,20 +107,11 @@ def _host_source(
 ) -> str:
     """Return the kernel with what the host needs around it, and the packer of its filter."""
     problem, config = Problem.parse(text), Config.make("planar", BASE | change)
-    PLANAR.check(problem, H100, config)
-    found = PLANAR.blueprint(problem, H100, config, aligned)
-    names = ("planar_store.h", "planar_wgmma.h", "planar.cu", "planar_pack.cu")
-    store, products, kernel, packer = (kernel_files()[name].read_text() for name in names)
-    own = "\n".join((store, products, kernel[kernel.index("BOUNDED_KERNEL") :]))
-    own = without_instructions(own, INSTRUCTIONS)
-    assert not slip[0] or own.count(slip[0]) == 1
-    sizes = {name: value for name, value in pack(problem, H100, found).defines if name in PACKED}
+    packing = pack(problem, H100, PLANAR.blueprint(problem, H100, config, aligned)).defines
     return "\n".join((
-        defines(found), "#define __CUDACC__", '#include "planar_host.h"',
-        re.sub(r'#include "(products|wgmma_words)\.h"', "", own.replace(*slip) if slip[0] else own),
-        '#include "planar_host_main.h"',
-        *(f"#define {name} {value}" for name, value in sizes.items()),
-        re.sub(r"#include .*", "", packer),
+        host_source(problem, config, INSTRUCTIONS, aligned, slip),
+        *(f"#define {name} {value}" for name, value in packing if name in PACKED),
+        re.sub(r"#include .*", "", kernel_files()["planar_pack.cu"].read_text()),
     ))  # fmt: skip
 
 

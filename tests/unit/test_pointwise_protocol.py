@@ -10,18 +10,13 @@ import re
 from pathlib import Path
 
 import pytest
-from async_host import defines, library, run, without_instructions
+from async_host import host_source, library, run
 
-from tilewright.device import for_architecture
-from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
-from tilewright.kernels.source import kernel_files
 from tilewright.problem import Problem
 
 __all__ = ["library"]  # a fixture
 
-POINTWISE = family_of("pointwise")
-H100 = for_architecture("sm_90")
 # Copies at once, after a while or last; products the same; who arrives lingers or not: each of these once.
 SEEDS = 18
 BASE = dict(bn=32, teams=1, turns=0, chunks=4, mb=1, sets=2, keep=0, stages=2)
@@ -68,7 +63,8 @@ SLIPS = (
     ("WG_WAIT(SETS - 1);", "WG_WAIT(SETS);", "one set", ", not |written"),
     ("WG_WAIT(0);", "", "steps", ", not "),
     ("wg_begin();", "", "one set", "behind the fence"),
-    ("for (int j = 0; j < 4; j++) asm", "for (int j = 0; j < 3; j++) asm", "steps", "keeps before the fence"),
+    ("for (int j = 0; j < 4; j++) word", "for (int j = 0; j < 3; j++) word", "steps",
+     "keeps before the fence"),
     ("h * SPAN_BYTES", "h * X_BYTES", "tf32, turns", ", not "),
     # by turns
     ("TURNS ? 4 : 4 * TEAMS", "4 * TEAMS", "turns", "all wait"),
@@ -100,18 +96,8 @@ def _host_source(
     text: str, change: dict[str, int], aligned: bool = True, slip: tuple[str, str] = ("", "")
 ) -> str:
     """Return the kernel with what the host needs around it."""
-    problem, config = Problem.parse(text), Config.make("pointwise", BASE | change)
-    POINTWISE.check(problem, H100, config)
-    names = ("pointwise_store.h", "pointwise_wgmma.h", "pointwise.cu")
-    store, products, kernel = (kernel_files()[name].read_text() for name in names)
-    own = "\n".join((store, products, kernel[kernel.index("BOUNDED_KERNEL") :]))
-    assert not slip[0] or own.count(slip[0]) == 1, own.count(slip[0])
-    own = without_instructions(own.replace(*slip) if slip[0] else own, INSTRUCTIONS)
-    return "\n".join((
-        defines(POINTWISE.blueprint(problem, H100, config, aligned)), "#define __CUDACC__",
-        '#include "pointwise_host.h"', re.sub(r'#include "(image_map|wgmma_words)\.h"', "", own),
-        '#include "pointwise_host_main.h"',
-    ))  # fmt: skip
+    config = Config.make("pointwise", BASE | change)
+    return host_source(Problem.parse(text), config, INSTRUCTIONS, aligned, slip)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -10,18 +10,13 @@ import re
 from pathlib import Path
 
 import pytest
-from async_host import MEET, defines, library, run, without_instructions
+from async_host import MEET, host_source, library, run
 
-from tilewright.device import for_architecture
-from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
-from tilewright.kernels.source import kernel_files
 from tilewright.problem import Problem
 
 __all__ = ["library"]  # a fixture
 
-SHIFTED = family_of("shifted")
-H100 = for_architecture("sm_90")
 # Copies at once, after a while or last; products the same; who arrives lingers or not: each of these once.
 SEEDS = 18
 BASE = dict(
@@ -197,23 +192,13 @@ INSTRUCTIONS = (
      r"\1 = load_of_block(\2)"),
 )  # fmt: skip
 
+
 def _host_source(
     text: str, change: dict[str, int], aligned: bool = True, slip: tuple[str, str] = ("", "")
 ) -> str:
     """Return the kernel with what the host needs around it."""
-    problem, config = Problem.parse(text), Config.make("shifted", BASE | change)
-    SHIFTED.check(problem, H100, config)
-    found = SHIFTED.blueprint(problem, H100, config, aligned)
-    names = ("shifted_store.h", "shifted_wgmma.h", "shifted.cu")
-    store, products, kernel = (kernel_files()[name].read_text() for name in names)
-    own = "\n".join((store, products, kernel[kernel.index("BOUNDED_KERNEL") :]))
-    own = without_instructions(own, INSTRUCTIONS)
-    assert not slip[0] or own.count(slip[0]) == 1
-    return "\n".join((
-        defines(found), "#define __CUDACC__", '#include "shifted_host.h"',
-        (own.replace(*slip) if slip[0] else own).replace('#include "wgmma_words.h"', ""),
-        '#include "shifted_host_main.h"',
-    ))  # fmt: skip
+    config = Config.make("shifted", BASE | change)
+    return host_source(Problem.parse(text), config, INSTRUCTIONS, aligned, slip)
 
 
 @pytest.mark.parametrize("name", CASES)
