@@ -22,6 +22,7 @@ MOST_TAPS = (1 << 16) - 1  # rows or columns of a padded filter, which are count
 SCHEDULERS = 4  # of a unit
 MOST_THREADS = 512  # of a block, where its warps are a product of parameters
 SENDING, MOST_HANDED = 32, 240  # registers of a thread that hands others on; most of one that gets them
+PRODUCT = 30  # registers besides its sums without which the compiler refuses a product of wgmma
 SPARE = 5  # registers that the compiler may need above an estimate that counts fragments and sums
 ROUGHLY = 15  # above one that counts sums and little else
 MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers

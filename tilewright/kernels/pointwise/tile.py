@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.limits import registers_at_most, registers_handed
+from tilewright.kernels.limits import PRODUCT, registers_at_most, registers_handed
 from tilewright.kernels.products import in_chunk
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -21,7 +21,6 @@ ALIGNMENT = 1024  # of swizzled rows
 FRAGMENT = 8  # registers of a set of fragments: words of a product, and what is read for it ahead
 MARGIN = 42  # registers besides those and the sums
 ADDING = 8  # more where bias or z is added
-PRODUCT = 30  # registers besides its sums without which the compiler refuses a product
 
 
 def plane(pr: Problem) -> int:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.family import Values
-from tilewright.kernels.limits import SENDING, SPARE, fits_registers, registers_at_most, registers_handed
+from tilewright.kernels.limits import (
+    PRODUCT,
+    SENDING,
+    SPARE,
+    fits_registers,
+    registers_at_most,
+    registers_handed,
+)
 from tilewright.kernels.products import paired
 from tilewright.kernels.shifted.tile import channels, shape_of
 from tilewright.problem import Problem
@@ -17,7 +24,6 @@ KEPT = 4  # more where blocks stay, and their tiles go on across rows
 # fourth on; for z; in runs of eight pieces, twice if there is z.
 TALL, TALL_TF32, TALL_ACROSS, TALL_WIDE, TALL_Z, TALL_LONG = 16, 8, 4, 18, 8, 24
 MORE_SENT = 8  # of a thread that sends, where it has more of an image to look after
-PRODUCT = 30  # registers besides its sums without which the compiler refuses a product
 
 
 def registers(pr: Problem, cf: Values) -> int:
