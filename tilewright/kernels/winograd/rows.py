@@ -12,7 +12,7 @@ from math import gcd
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.device import Device
 from tilewright.kernels.bands import Bands, bands_defines, bands_of, bands_param, bands_rules, many_channels
-from tilewright.kernels.error_bound import too_few_at_edges
+from tilewright.kernels.error_bound import fewest_taps, too_few_at_edges
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
 from tilewright.kernels.limits import MOST_BODY, blocks_param, no_gpu, shared_rule
 from tilewright.kernels.split_k import left_bytes, pool_apart
@@ -26,9 +26,12 @@ POINTS = (6, 8, 10)  # of a row, which give points + 1 - S outputs
 TAPS = (3, 4, 5, 6, 7)  # of a row of the filter
 SIDES = (2, 3, 4, 5, 6)  # outputs: more have too large an error, fewer do not pay
 FEWEST_ROWS = 5  # of the filter, in all channels: enough products to average out the transforms' error
-# Of any output. Emulated, at the corners of 3 to 32 images, times the bound: sums of one product reach 46, of
-# two 28, of four 5, of eight 1.9, of nine 2.8; of twelve 1.05, of sixteen 1.3.
-FEWEST_PRODUCTS = 12
+# Products from which on the bound covers the errors of an output's neighbours, by points: of an output that sees
+# all columns of the filter, and of one that padding leaves fewer. Simulated, the worst of 4 to 16 million outputs
+# times the bound: 8 points, all columns, 15 to 16 products 1.0 to 1.5, 24 to 25 0.7 to 0.9; fewer columns, 24
+# products 0.8 to 1.8, 48 0.1 to 1.1; 10 points 21 to 25 products 0.9 to 1.2, 40 to 45 0.7 to 0.8; 60 products 0.8
+# to 1.2, 120 0.6 to 1.0; 6 points at least 12 products 0.5 to 1.0 (1.3 where 6 rows have 2 columns of 4).
+FEWEST_PRODUCTS = {6: (12, 12), 8: (24, 60), 10: (40, 120)}
 GROWTH = {6: 100, 8: 100, 10: 400}  # roundings of the transforms, as adds
 
 
@@ -77,12 +80,13 @@ class WinogradRows(Family):
             return "a row of the filter is not 3 to 7 wide, with stride 1 and no dilation along it"
         if problem.c * problem.r < FEWEST_ROWS:
             return f"its filters have fewer than {FEWEST_ROWS} rows in all"
-        return too_few_at_edges(problem, FEWEST_PRODUCTS, down=False)
+        return _too_few(problem, min(_points(problem)))
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Return the tunables, outermost choice first."""
         return (
-            Param("points", _points(problem), "inputs of a tile of a row"),
+            Param("points", tuple(points for points in _points(problem) if not _too_few(problem, points)),
+                  "inputs of a tile of a row"),
             Param("tk", up_to(2 * problem.k - 1, (1, 2, 4, 8)), "output channels a thread"),
             Param("th", up_to(problem.p, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20)),
                   "output rows a thread"),
@@ -123,6 +127,12 @@ class WinogradRows(Family):
 
 def _points(pr: Problem) -> tuple[int, ...]:
     return tuple(points for points in POINTS if points + 1 - pr.s in SIDES)
+
+
+def _too_few(pr: Problem, points: int) -> str | None:
+    """Say why outputs would exceed the bound with so many points."""
+    whole, cut = FEWEST_PRODUCTS[points]
+    return too_few_at_edges(pr, whole if fewest_taps(pr)[1] == pr.s else cut, down=False)
 
 
 def _registers(pr: Problem, cf: Values) -> int:
