@@ -30,9 +30,10 @@ from tilewright.problem import MAX_EXTENT, Problem
 
 THREADS = 128  # of the transform kernels
 FEWEST_CHANNELS = 16
-# Where a corner sees one tap, and tiles have 4x4 outputs. At 3x3 on a CPU 16 channels reach 2.4 times the
-# bound, 32 1.7, 128 0.6; at 5x5, emulated, 24 reach 2.2, 64 1.6, 128 1.4.
-FEWEST_AT_CORNERS = 256
+# Where outputs see less than half of the filter's rows or columns, and tiles have 4x4 outputs. Simulated, the worst
+# of a million outputs times the bound: 16 channels under one of 3 rows reach 1.5, under one row and two columns 1.9
+# (32 channels 1.3), at a corner of one tap 5.2 (64 2.2, 256 1.5); under 2x2 of 3x3 taps 0.9.
+FEWEST_AT_EDGES = 256
 # Halving or doubling any of the next four changes the time by at most 3% (two layers, one core of a Zen 4).
 RUN_TILES, RUN_K = 8, 64  # outputs that a core transforms at once: tiles, channels
 RUN_INPUTS = 128  # tiles of a channel that a core transforms at once, about
@@ -147,9 +148,10 @@ class Winograd4(Family):
         if reason := too_few_at_edges(problem, 1):
             return reason
         grid = grid_of(problem, self.side)
-        alone = grid.outputs == (4, 4) and fewest_taps(problem) == (1, 1)
-        if alone and problem.c < FEWEST_AT_CORNERS:
-            return "outputs at corners that see one tap would have the errors of those beside them"
+        down, across = fewest_taps(problem)
+        cut = 2 * down < problem.r or 2 * across < problem.s
+        if cut and 4 in grid.outputs and problem.c < FEWEST_AT_EDGES:
+            return "outputs at the edge that see less than half of the filter would have the errors of others"
         if grid.elements * max(problem.c, problem.k) > MAX_EXTENT:
             return f"its matrix products would have more than {MAX_EXTENT:,} channels together"
         pool, (down, across) = problem.epilogue.pool, grid.outputs
