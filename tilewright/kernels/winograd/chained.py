@@ -30,9 +30,9 @@ from tilewright.problem import MAX_EXTENT, Problem
 
 THREADS = 128  # of the transform kernels
 FEWEST_CHANNELS = 16
-# Where outputs see less than half of the filter's rows or columns, and tiles have 4x4 outputs. Simulated, the worst
-# of a million outputs times the bound: 16 channels under one of 3 rows reach 1.5, under one row and two columns 1.9
-# (32 channels 1.3), at a corner of one tap 5.2 (64 2.2, 256 1.5); under 2x2 of 3x3 taps 0.9.
+# Where outputs see less than half of the filter's rows or columns, and tiles have 4x4 outputs. Simulated, the
+# worst of a million outputs times the bound: 16 channels under one of 3 rows reach 1.5, under one row and two
+# columns 1.9 (32 channels 1.3), at a corner of one tap 5.2 (64 2.2, 256 1.5); under 2x2 of 3x3 taps 0.9.
 FEWEST_AT_EDGES = 256
 # Halving or doubling any of the next four changes the time by at most 3% (two layers, one core of a Zen 4).
 RUN_TILES, RUN_K = 8, 64  # outputs that a core transforms at once: tiles, channels

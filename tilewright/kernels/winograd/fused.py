@@ -47,8 +47,8 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 ELEMENTS = 16  # of a transformed tile
-# Of any output. Simulated, the worst of 4 million outputs times the bound: sums of 8 or 9 products reach 1.2 to 2.6,
-# of 12 1.1 to 1.4, of 16 0.6 to 0.9.
+# Of any output. Simulated, the worst of 4 million outputs times the bound: sums of 8 or 9 products reach 1.2
+# to 2.6, of 12 1.1 to 1.4, of 16 0.6 to 0.9.
 FEWEST_PRODUCTS = 16
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 14, 16)
 

@@ -26,11 +26,12 @@ POINTS = (6, 8, 10)  # of a row, which give points + 1 - S outputs
 TAPS = (3, 4, 5, 6, 7)  # of a row of the filter
 SIDES = (2, 3, 4, 5, 6)  # outputs: more have too large an error, fewer do not pay
 FEWEST_ROWS = 5  # of the filter, in all channels: enough products to average out the transforms' error
-# Products from which on the bound covers the errors of an output's neighbours, by points: of an output that sees
-# all columns of the filter, and of one that padding leaves fewer. Simulated, the worst of 4 to 16 million outputs
-# times the bound: 8 points, all columns, 15 to 16 products 1.0 to 1.5, 24 to 25 0.7 to 0.9; fewer columns, 24
-# products 0.8 to 1.8, 48 0.1 to 1.1; 10 points 21 to 25 products 0.9 to 1.2, 40 to 45 0.7 to 0.8; 60 products 0.8
-# to 1.2, 120 0.6 to 1.0; 6 points at least 12 products 0.5 to 1.0 (1.3 where 6 rows have 2 columns of 4).
+# Products from which on the bound covers the errors of an output's neighbours, by points: of an output that
+# sees all columns of the filter, and of one that padding leaves fewer. Simulated (test_winograd_errors.py),
+# the worst of 4 to 16 million outputs times the bound: 8 points, all columns, 15 or 16 products 1.0 to 1.5,
+# 24 or 25 0.7 to 0.9, fewer columns, 24 products 0.8 to 1.8, 48 0.1 to 1.1; 10 points, all columns, 21 to 25
+# products 0.9 to 1.2, 40 to 45 0.7 to 0.8, fewer columns, 60 products 0.8 to 1.2, 120 0.6 to 1.0; 6 points,
+# 12 products and more 0.5 to 1.0 (1.3 where 6 rows have 2 columns of 4).
 FEWEST_PRODUCTS = {6: (12, 12), 8: (24, 60), 10: (40, 120)}
 GROWTH = {6: 100, 8: 100, 10: 400}  # roundings of the transforms, as adds
 
