@@ -120,9 +120,14 @@ static void copy_bulk(shared_t to, const void *from, int bytes, shared_t bar) {
     CHECK(is_seen(to, bytes), "a copy to what is not seen by copies yet");
     copy(to, bytes, bar, [=] { memcpy(memory + to, from, bytes); });
 }
-static acc_t load_of_block(shared_t from) {
-    CHECK(alive[block_of(from)], "block %d is gone", block_of(from));
-    return *(acc_t *)(memory + from);
+static void sum_of_blocks(int count, acc_t *sums, shared_t from, int blocks) {
+    CHECK(from % (count * sizeof(acc_t)) == 0, "%d numbers at %d", count, place_of(from));
+    std::fill_n(sums, count, 0);
+    for (int rank = 0; rank < blocks; rank++) {
+        const shared_t there = of_block(from, rank);
+        CHECK(alive[block_of(there)], "block %d is gone", block_of(there));
+        for (int i = 0; i < count; i++) sums[i] += ((acc_t *)(memory + there))[i];
+    }
 }
 
 // ---- products (wgmma): 16 pixels of a warp, words of its lanes, times rows of the filter in shared memory

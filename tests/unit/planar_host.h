@@ -36,4 +36,3 @@ static void store_bulk(done_t *to, shared_t from, int bytes) {
 static void stores_read() {
     wait_until([] { return !me->copies; });
 }
-static void load_two(acc_t v[2], shared_t from) { v[0] = load_of_block(from), v[1] = load_of_block(from + 4); }

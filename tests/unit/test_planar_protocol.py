@@ -93,9 +93,8 @@ SLIPS = (
 # Instructions, and what has their place on the host.
 _KEPT = r'asm volatile\("cp\.async\.bulk\.commit_group;".*?\);'
 _READ = r'asm volatile\("cp\.async\.bulk\.wait_group\.read 0;".*?\)'
-_LOAD = r'asm volatile\("ld\.shared::cluster\.v2.*?"=f"\((\w+)\[0\]\).*?"r"\((.*?)\) : "memory"\)'
 INSTRUCTIONS = (
-    MEET, (_KEPT, ""), (_READ, "stores_read()"), (_LOAD, r"load_two(\1, \2)"),
+    MEET, (_KEPT, ""), (_READ, "stores_read()"),
     (r'asm volatile\("" : "\+r"\((a\[j\])\) :: "memory"\)', r"word_written(\1)"),
     (r'asm volatile\("cp\.async\.bulk\.global.*?"l"\((.*?)\), "r"\((.*?)\), "r"\((.*?)\) : "memory"\)',
      r"store_bulk(\1, \2, \3)"),

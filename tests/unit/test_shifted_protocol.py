@@ -188,8 +188,6 @@ SLIPS = (
 INSTRUCTIONS = (
     MEET,
     (r'asm volatile\("" : "\+r"\((a\[.*?\])\) :: "memory"\)', r"word_written(\1)"),
-    (r'asm volatile\("ld\.shared::cluster\.f32 %0, \[%1\];" : "=f"\((\w+)\) : "r"\((.*?)\) : "memory"\)',
-     r"\1 = load_of_block(\2)"),
 )  # fmt: skip
 
 

@@ -44,38 +44,33 @@ INLINE void keep_sums(SHARED unsigned char *tile, const acc_t sums[SUMS], const 
 #if SC > 1
 #define MINE (KB / SC)  // channels of the tile that this block finishes
 
-// Two neighbouring sums of the tile, of all shares one after the other.
-INLINE void add_shares(acc_t v[2], SHARED unsigned char *shared, int at) {
+#define RUN 4           // neighbouring sums of a thread at once, of all shares one after the other
+INLINE void add_shares(acc_t v[RUN], SHARED unsigned char *shared, int at) {
 #ifdef __CUDACC__
-    v[0] = 0, v[1] = 0;
-    UNROLL for (int share = 0; share < SC; share++) {
-        acc_t more[2];
-        asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
-                     : "=f"(more[0]), "=f"(more[1]) : "r"(of_block(place_of(shared + at * 4), share)) : "memory");
-        v[0] += more[0], v[1] += more[1];
-    }
+    sum_of_blocks(RUN, v, place_of(shared + at * 4), SC);
 #else
-    load_run(2, v, TILE_OF(acc_t, shared) + at);
+    load_run(RUN, v, TILE_OF(acc_t, shared) + at);
 #endif
 }
 
 INLINE void add_tiles(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z,
                       SHARED unsigned char *shared, const Block *b) {
-    const int row0 = b->sc * MINE, count = (K % KB ? min(MINE, b->channels - row0) : MINE) * HW;  // of an image: even
-    NO_UNROLL for (int i = THREAD(0) * 2; i < b->images * count; i += THREADS * 2) {
+    // Images of y are multiples of 16 bytes, and MINE of 4: so are the outputs of an image that a block finishes.
+    const int row0 = b->sc * MINE, count = (K % KB ? min(MINE, b->channels - row0) : MINE) * HW;
+    NO_UNROLL for (int i = THREAD(0) * RUN; i < b->images * count; i += THREADS * RUN) {
         const int image = i / count, at = i % count;
         const offset_t to = Y_OF(b, image, row0) + at;
-        acc_t v[2];
-        done_t out[2];
+        acc_t v[RUN];
+        done_t out[RUN];
         add_shares(v, shared, (image * KB + row0) * HW + at);
-        UNROLL for (int e = 0; e < 2; e++) {
+        UNROLL for (int e = 0; e < RUN; e++) {
             const int k = b->k0 + row0 + (at + e) / HW;
             out[e] = DONE_OF(before_pool(v[e], bias, k, z, to + e), k);
         }
 #if Y_ALIGNED
-        store_run(2, y + to, out);
+        store_run(RUN, y + to, out);
 #else
-        y[to] = out[0], y[to + 1] = out[1];
+        UNROLL for (int e = 0; e < RUN; e++) y[to + e] = out[e];
 #endif
     }
 }

@@ -1,7 +1,7 @@
 // From sums to y, in the shifted family. By way of the tile in shared memory:
 //
 //   keep_sums    a lane's sums into the tile, as they are; sum 4 i + 2 h + e is of channel 8 i + 2 t + e and pixel h
-//   store_tile   finish what the shares of a cluster have summed up, RUN_OUT neighbouring pixels at once, and store it
+//   store_tile   finish what the shares of a cluster have summed up, RUN neighbouring pixels at once, and store it
 // Or without it, where blocks stay for more tiles (STAYS):
 //   store_sums   finish and store a lane's sums, a word at once where its two pixels are one
 
@@ -12,20 +12,19 @@ INLINE void keep_sums(SHARED acc_t *tile, const acc_t sums[SUMS], int warp, int 
     }
 }
 
-// RUN_OUT neighbours of the tile, of all shares one after the other.
-INLINE void add_shares(acc_t v[RUN_OUT], SHARED acc_t *tile, int at) {
-#if SC > 1 && defined(__CUDACC__)
-    UNROLL for (int i = 0; i < RUN_OUT; i++) v[i] = 0;
-    UNROLL for (int share = 0; share < SC; share++) {
-        const shared_t there = of_block(place_of(tile + at), share);
-        UNROLL for (int i = 0; i < RUN_OUT; i++) {
-            acc_t more;
-            asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(more) : "r"(there + i * 4) : "memory");
-            v[i] += more;
-        }
-    }
+// Outputs of a thread at once: of a cluster's sums lanes side by side read 16 bytes each, side by side.
+#if SC > 1 && RUN_OUT > 4
+#define RUN 4
 #else
-    load_run(RUN_OUT, v, tile + at);
+#define RUN RUN_OUT
+#endif
+
+// RUN neighbours of the tile, of all shares one after the other.
+INLINE void add_shares(acc_t v[RUN], SHARED acc_t *tile, int at) {
+#if SC > 1 && defined(__CUDACC__)
+    sum_of_blocks(RUN, v, place_of(tile + at), SC);
+#else
+    load_run(RUN, v, tile + at);
 #endif
 }
 
@@ -33,31 +32,31 @@ INLINE void add_shares(acc_t v[RUN_OUT], SHARED acc_t *tile, int at) {
 INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, SHARED acc_t *tile,
                        const Block *b) {
     const int mine = (KB + SC - 1) / SC, first = b->sc * mine, rows = min(mine, b->channels - first);
-    const int runs = (ACROSS ? TILE_PIXELS : IMAGES * OF_IMAGE) / RUN_OUT;  // of a channel
+    const int runs = (ACROSS ? TILE_PIXELS : IMAGES * OF_IMAGE) / RUN;  // of a channel
     NO_UNROLL for (int item = THREAD(0); item < rows * runs; item += THREADS) {
         const int row = first + item / runs, k = b->k0 + row;
 #if ACROSS
-        const int px = item % runs * RUN_OUT;
+        const int px = item % runs * RUN;
         const Pixel one = find_pixel(b, px);
         const int image = one.image, to_plane = one.to, there = one.there;
 #else  // whole rows, or a part of one: numbers of y that follow each other
-        const int image = item % runs * RUN_OUT / OF_IMAGE, at = item % runs * RUN_OUT % OF_IMAGE;
+        const int image = item % runs * RUN / OF_IMAGE, at = item % runs * RUN % OF_IMAGE;
         const int px = image * PIXELS + (WIDE == COLUMNS ? at : at / COLUMNS * WIDE + at % COLUMNS);
         const int to_plane = b->p0 * Q + b->q0 + at;
         const int there = image < b->images && at < (COLUMNS == Q ? (P - b->p0) * Q : Q - b->q0);
 #endif
         if (!there) continue;
         const offset_t to = ((offset_t)(b->n0 + image) * K + k) * (P * Q) + to_plane;
-        acc_t v[RUN_OUT];
-        done_t out[RUN_OUT];
+        acc_t v[RUN];
+        done_t out[RUN];
         add_shares(v, tile, row * TILE_PITCH + px);
 #if Y_VECTOR
-        before_pool_run(RUN_OUT, v, bias, k, 0, z, to);
-        UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_OF(v[i], k);
-        store_run(RUN_OUT, y + to, out);
+        before_pool_run(RUN, v, bias, k, 0, z, to);
+        UNROLL for (int i = 0; i < RUN; i++) out[i] = DONE_OF(v[i], k);
+        store_run(RUN, y + to, out);
 #else
-        UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_OF(before_pool(v[i], bias, k, z, to + i), k);
-        UNROLL for (int i = 0; i < RUN_OUT; i++) y[to + i] = out[i];
+        UNROLL for (int i = 0; i < RUN; i++) out[i] = DONE_OF(before_pool(v[i], bias, k, z, to + i), k);
+        UNROLL for (int i = 0; i < RUN; i++) y[to + i] = out[i];
 #endif
     }
 }

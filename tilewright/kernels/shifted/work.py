@@ -27,12 +27,13 @@ from tilewright.problem import DTYPE_BYTES, Problem
 READING = 530.0  # to read the words of a product, which the next ones wait for if there is one set
 COPYING = 6400.0  # of a run, from when it is sent for until it is there
 SENDERS = 3  # warps that send planes, one after the other of their lanes
-SHARED = 14600.0  # for a cluster to meet twice
+SHARED = 6000.0  # for a cluster to meet twice
 WORD = 0.6  # for a word of a fragment, besides its load
 STEP = 9.0  # for a step, besides its products
 ROUNDED = 1.0  # to round it to tf32
-STORED = 6.0  # for a run of outputs
-ADDED = 33.0  # for an output, and each share of it
+STORED = 20.0  # for an output
+ADDED = 100.0  # for a run of outputs, and each share of it
+AT_ONCE = 4  # outputs of such a run, at most
 STORING = 20.0  # for a store of sums from registers, fitted to 841 trials of 18 layers on an H200
 
 
@@ -58,7 +59,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     x_bytes, w_bytes = patches * channels(pr, chunks) * shape.sent, share * float(tiling.w_bytes)
     at_once = 2 if paired(pr) and pr.q % 2 == 0 else 1  # sums that a thread stores from registers
     own = tall * bn / 2 * (STORING / at_once if cf["stay"] else 1.5)  # to store, or to put into the tile
-    runs_out = 0.0 if cf["stay"] else outputs / shape.run_out / sc / of_block  # of a thread
+    run = min(shape.run_out, AT_ONCE) if sc > 1 else shape.run_out
+    runs_out = 0.0 if cf["stay"] else outputs / run / sc / of_block  # of a thread
     sending = (SENDING + shape.met_images * channels(pr, chunks) / SENDERS * SENDING_MORE) * patches / share
     product = POWER * max(EIGHTH * bn / 8, read)
     alone = of_tap * (rows * READING + taps * tall * product) / share if cf["sets"] == 1 else 0.0
@@ -70,7 +72,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         turn_cycles=max(COPYING / (cf["xs"] * of_run), LOOP, sending, alone) + waits,
         fma=4.0 * taps * tall * of_tap, shared_loads=loads,
         staging=60.0 + loads * (WORD + (0.0 if paired(pr) else ROUNDED)) + rows * STEP,
-        epilogue=40.0 + own + runs_out * (STORED + ADDED * sc * shape.run_out),
+        epilogue=40.0 + own + runs_out * (STORED * run + ADDED * sc),
         wavefronts=loads * conflicts * warps + 0.6 * (products * read + (x_bytes + w_bytes) / LINE),
         load_bytes=BULK * (x_bytes + w_bytes), store_sectors=outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
