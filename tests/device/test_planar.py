@@ -35,6 +35,7 @@ LAYERS = (
     ("n3c520h3w5k40r1s1-bf16+add", dict(ni=2, sets=1, sc=4)),
     ("n1c1024h3w3k8r1s1-f16", dict(sc=8)),  # the channels of a cluster's last blocks are not there
     ("n1c520h17w17k56r1s1-f16+bias", dict(sc=2, stages=3)),
+    ("n1c136h19w19k40r1s1-bf16+bias+add", dict(sets=1)),  # six warpgroups
     ("n2c132h6w7k68r1s1-bf16+bias", dict(bn=64)),  # planes of 2 mod 4 numbers
     ("n3c260h6w3k36r1s1-f16+alpha0.5+leaky0.5", dict(ni=3, sc=2)),
     ("n2c130h6w6k34r1s1-f16+bias+clamp-3:6", dict(ni=2, sender=0)),  # of 4 mod 8
@@ -88,6 +89,7 @@ def test_configs_by_emulation(text: str, runtime: Runtime) -> None:
         "n8c512h7w7k520r1s1-bf16+add",
         "n3c1024h14w14k256r1s1-f16",
         "n2c1032h17w17k136r1s1-f16+bias+add+silu",
+        "n3c328h19w19k136r1s1-f16+bias",
         "n5c300h6w7k164r1s1-bf16+silu",
         "n33c641h4w4k129r1s1-f16+add0.5",
         "n10c520h3w3k96r1s1-f16",
@@ -121,8 +123,8 @@ def test_all_kinds_of_planes_are_tried() -> None:
         ("n1c130h7w7k64r1s1-tf32", "multiples of 16 bytes"),
         ("n1c128h7w7k60r1s1-f16", "multiples of 16 bytes"),
         ("n1c64h7w7k64r1s1-f16", "too few input channels"),
-        ("n1c128h28w28k64r1s1-f16", "9 to 320 pixels"),
-        ("n1c128h1w1k64r1s1-f16", "9 to 320 pixels"),
+        ("n1c128h28w28k64r1s1-f16", "9 to 384 pixels"),
+        ("n1c128h1w1k64r1s1-f16", "9 to 384 pixels"),
         ("n1c32h7w7k64r1s1-tf32", "too few input channels"),
         ("n1c128h7w7k64r1s1-f32", "not f32"),
         ("n1c128h7w7k64r1s1-i8", "not i8"),
@@ -132,7 +134,7 @@ def test_what_it_does_not_take(text: str, why: str) -> None:
     assert why in (KIND.refuses(Problem.parse(text), H100) or "")
 
 
-@pytest.mark.parametrize("text", ("n1c128h3w3k8r1s1-f16", "n1c128h16w20k8r1s1-f16", "n1c72h17w17k8r1s1-f16"))
+@pytest.mark.parametrize("text", ("n1c128h3w3k8r1s1-f16", "n1c128h16w24k8r1s1-f16", "n1c72h19w19k8r1s1-f16"))
 def test_there_is_a_config_for_what_it_takes(text: str) -> None:
     problem = Problem.parse(text)
     assert KIND.refuses(problem, H100) is None

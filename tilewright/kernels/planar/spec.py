@@ -39,8 +39,8 @@ from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
-FEWEST_PIXELS, MOST_PIXELS = 9, 320  # of a plane
-MOST_TEAMS = 5
+FEWEST_PIXELS, MOST_PIXELS = 9, 384  # of a plane
+MOST_TEAMS = 6
 FEWEST_STEPS = 2  # of a share
 
 
