@@ -1,7 +1,7 @@
 // From sums to y, in the shifted family. By way of the tile in shared memory:
 //
 //   keep_sums    a lane's sums into the tile, as they are; sum 4 i + 2 h + e is of channel 8 i + 2 t + e and pixel h
-//   store_tile   finish what the shares of a cluster have summed up, RUN neighbouring pixels at once, and store it
+//   store_tile   finish what the shares of a cluster have summed up, RUN neighbouring pixels at once, and store them
 // Or without it, where blocks stay for more tiles (STAYS):
 //   store_sums   finish and store a lane's sums, a word at once where its two pixels are one
 
@@ -12,12 +12,15 @@ INLINE void keep_sums(SHARED acc_t *tile, const acc_t sums[SUMS], int warp, int 
     }
 }
 
-// Outputs of a thread at once: of a cluster's sums lanes side by side read 16 bytes each, side by side.
-#if SC > 1 && RUN_OUT > 4
+// Pixels of a thread at once: of a cluster's sums lanes side by side read 16 bytes each, side by side. They are
+// neighbours in y, too, if RUN divides RUN_OUT.
+#if SC > 1
 #define RUN 4
 #else
 #define RUN RUN_OUT
 #endif
+
+#define SKIPS (SC == 1 && !ACROSS)  // a thread's pixels are outputs, none between two rows of the tile
 
 // RUN neighbours of the tile, of all shares one after the other.
 INLINE void add_shares(acc_t v[RUN], SHARED acc_t *tile, int at) {
@@ -28,26 +31,23 @@ INLINE void add_shares(acc_t v[RUN], SHARED acc_t *tile, int at) {
 #endif
 }
 
-#define OF_IMAGE (ROWS * COLUMNS)  // outputs of a channel, of an image of the tile
+// Element of y of a channel's pixel.
+INLINE offset_t out_of(const Block *b, Pixel one, int k) {
+    return ((offset_t)(b->n0 + one.image) * K + k) * (P * Q) + one.to;
+}
+
 INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, SHARED acc_t *tile,
                        const Block *b) {
     const int mine = (KB + SC - 1) / SC, first = b->sc * mine, rows = min(mine, b->channels - first);
-    const int runs = (ACROSS ? TILE_PIXELS : IMAGES * OF_IMAGE) / RUN;  // of a channel
+    const int runs = (SKIPS ? IMAGES * ROWS * COLUMNS : TILE_PIXELS + RUN - 1) / RUN;  // of a channel
     NO_UNROLL for (int item = THREAD(0); item < rows * runs; item += THREADS) {
-        const int row = first + item / runs, k = b->k0 + row;
-#if ACROSS
-        const int px = item % runs * RUN;
-        const Pixel one = find_pixel(b, px);
-        const int image = one.image, to_plane = one.to, there = one.there;
-#else  // whole rows, or a part of one: numbers of y that follow each other
-        const int image = item % runs * RUN / OF_IMAGE, at = item % runs * RUN % OF_IMAGE;
-        const int px = image * PIXELS + (WIDE == COLUMNS ? at : at / COLUMNS * WIDE + at % COLUMNS);
-        const int to_plane = b->p0 * Q + b->q0 + at;
-        const int there = image < b->images && at < (COLUMNS == Q ? (P - b->p0) * Q : Q - b->q0);
-#endif
-        if (!there) continue;
-        const offset_t to = ((offset_t)(b->n0 + image) * K + k) * (P * Q) + to_plane;
+        const int row = first + item / runs, at = item % runs * RUN, k = b->k0 + row;
+        const int px = SKIPS && WIDE != COLUMNS ? at / COLUMNS * WIDE + at % COLUMNS : at;
         acc_t v[RUN];
+#if RUN_OUT % RUN == 0
+        const Pixel one = find_pixel(b, px);
+        if (!one.there) continue;
+        const offset_t to = out_of(b, one, k);
         done_t out[RUN];
         add_shares(v, tile, row * TILE_PITCH + px);
 #if Y_VECTOR
@@ -57,6 +57,15 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
 #else
         UNROLL for (int i = 0; i < RUN; i++) out[i] = DONE_OF(before_pool(v[i], bias, k, z, to + i), k);
         UNROLL for (int i = 0; i < RUN; i++) y[to + i] = out[i];
+#endif
+#else
+        add_shares(v, tile, row * TILE_PITCH + px);
+        UNROLL for (int i = 0; i < RUN; i++) {
+            const Pixel one = find_pixel(b, px + i);
+            if (!one.there) continue;
+            const offset_t to = out_of(b, one, k);
+            y[to] = DONE_OF(before_pool(v[i], bias, k, z, to), k);
+        }
 #endif
     }
 }
