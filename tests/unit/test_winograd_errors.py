@@ -42,7 +42,7 @@ def summed(terms: Any) -> Any:
 
 
 def worst(points: int, taps: int, rows: int, seen: int, left: bool) -> float:
-    """The largest error over its bound where they see ``seen`` columns, the last (``left``) or the first."""
+    """The largest error over its bound, of outputs that see the last columns (``left``) or the first."""
     rng = np.random.default_rng(points * 100 + taps)
     x = rng.standard_normal((OUTPUTS, rows, points), np.float32).astype(np.float64)
     w = rng.standard_normal((OUTPUTS, rows, taps), np.float32).astype(np.float64)

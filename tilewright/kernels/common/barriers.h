@@ -8,8 +8,8 @@
 //   bar_expect                  arrive, and announce bytes
 //   bar_after_copies            arrive when this thread's copies so far (cp.async) have come
 //   copy_bulk                   bytes from global memory, that arrive on a barrier: 16 or a multiple
-//   sum_of_blocks               add up what the first blocks of the cluster have at an address: 1, 2 or 4 numbers,
-//                               aligned to them all. Lanes side by side should read what lies side by side
+//   sum_of_blocks               add up the four numbers that each of the first blocks of the cluster has at a multiple
+//                               of 16 bytes. Lanes side by side should read what lies side by side
 
 typedef unsigned shared_t;
 
@@ -50,18 +50,13 @@ INLINE void copy_bulk(shared_t to, const void *from, int bytes, shared_t bar) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                  ::"r"(to), "l"(from), "r"(bytes), "r"(bar) : "memory");
 }
-INLINE void sum_of_blocks(int count, float *sums, shared_t from, int blocks) {
-    UNROLL for (int i = 0; i < count; i++) sums[i] = 0;
+INLINE void sum_of_blocks(float sums[4], shared_t from, int blocks) {
+    UNROLL for (int i = 0; i < 4; i++) sums[i] = 0;
     UNROLL for (int rank = 0; rank < blocks; rank++) {
         const shared_t there = of_block(from, rank);
         float more[4];
-        if (count == 4)
-            asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                         : "=f"(more[0]), "=f"(more[1]), "=f"(more[2]), "=f"(more[3]) : "r"(there) : "memory");
-        else if (count == 2)
-            asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
-                         : "=f"(more[0]), "=f"(more[1]) : "r"(there) : "memory");
-        else asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(more[0]) : "r"(there) : "memory");
-        UNROLL for (int i = 0; i < count; i++) sums[i] += more[i];
+        asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                     : "=f"(more[0]), "=f"(more[1]), "=f"(more[2]), "=f"(more[3]) : "r"(there) : "memory");
+        UNROLL for (int i = 0; i < 4; i++) sums[i] += more[i];
     }
 }

@@ -47,7 +47,7 @@ INLINE void keep_sums(SHARED unsigned char *tile, const acc_t sums[SUMS], const 
 #define RUN 4           // neighbouring sums of a thread at once, of all shares one after the other
 INLINE void add_shares(acc_t v[RUN], SHARED unsigned char *shared, int at) {
 #ifdef __CUDACC__
-    sum_of_blocks(RUN, v, place_of(shared + at * 4), SC);
+    sum_of_blocks(v, place_of(shared + at * 4), SC);
 #else
     load_run(RUN, v, TILE_OF(acc_t, shared) + at);
 #endif

@@ -25,7 +25,7 @@ INLINE void keep_sums(SHARED acc_t *tile, const acc_t sums[SUMS], int warp, int 
 // RUN neighbours of the tile, of all shares one after the other.
 INLINE void add_shares(acc_t v[RUN], SHARED acc_t *tile, int at) {
 #if SC > 1 && defined(__CUDACC__)
-    sum_of_blocks(RUN, v, place_of(tile + at), SC);
+    sum_of_blocks(v, place_of(tile + at), SC);
 #else
     load_run(RUN, v, tile + at);
 #endif
