@@ -12,8 +12,8 @@ INLINE void keep_sums(SHARED acc_t *tile, const acc_t sums[SUMS], int warp, int 
     }
 }
 
-// Pixels of a thread at once: of a cluster's sums lanes side by side read 16 bytes each, side by side. They are
-// neighbours in y, too, if RUN divides RUN_OUT.
+// Pixels of a thread at once: of a cluster's sums lanes side by side read 16 bytes each, side by side. They are stored
+// at once, too, if they are neighbours in y (RUN divides RUN_OUT) and that is aligned.
 #if SC > 1
 #define RUN 4
 #else
@@ -44,20 +44,15 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
         const int row = first + item / runs, at = item % runs * RUN, k = b->k0 + row;
         const int px = SKIPS && WIDE != COLUMNS ? at / COLUMNS * WIDE + at % COLUMNS : at;
         acc_t v[RUN];
-#if RUN_OUT % RUN == 0
+#if RUN_OUT % RUN == 0 && Y_VECTOR
         const Pixel one = find_pixel(b, px);
         if (!one.there) continue;
         const offset_t to = out_of(b, one, k);
         done_t out[RUN];
         add_shares(v, tile, row * TILE_PITCH + px);
-#if Y_VECTOR
         before_pool_run(RUN, v, bias, k, 0, z, to);
         UNROLL for (int i = 0; i < RUN; i++) out[i] = DONE_OF(v[i], k);
         store_run(RUN, y + to, out);
-#else
-        UNROLL for (int i = 0; i < RUN; i++) out[i] = DONE_OF(before_pool(v[i], bias, k, z, to + i), k);
-        UNROLL for (int i = 0; i < RUN; i++) y[to + i] = out[i];
-#endif
 #else
         add_shares(v, tile, row * TILE_PITCH + px);
         UNROLL for (int i = 0; i < RUN; i++) {

@@ -81,13 +81,12 @@ class WinogradRows(Family):
             return "a row of the filter is not 3 to 7 wide, with stride 1 and no dilation along it"
         if problem.c * problem.r < FEWEST_ROWS:
             return f"its filters have fewer than {FEWEST_ROWS} rows in all"
-        return _too_few(problem, min(_points(problem)))
+        return None if _points(problem) else _too_few(problem, min(_tiles_of(problem)))
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Return the tunables, outermost choice first."""
         return (
-            Param("points", tuple(points for points in _points(problem) if not _too_few(problem, points)),
-                  "inputs of a tile of a row"),
+            Param("points", _points(problem), "inputs of a tile of a row"),
             Param("tk", up_to(2 * problem.k - 1, (1, 2, 4, 8)), "output channels a thread"),
             Param("th", up_to(problem.p, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 20)),
                   "output rows a thread"),
@@ -126,8 +125,14 @@ class WinogradRows(Family):
         return problem.c * problem.r * problem.s + GROWTH[config["points"]]
 
 
-def _points(pr: Problem) -> tuple[int, ...]:
+def _tiles_of(pr: Problem) -> tuple[int, ...]:
+    """Points of tiles that pay."""
     return tuple(points for points in POINTS if points + 1 - pr.s in SIDES)
+
+
+def _points(pr: Problem) -> tuple[int, ...]:
+    """Those of them with which sums have products enough."""
+    return tuple(points for points in _tiles_of(pr) if not _too_few(pr, points))
 
 
 def _too_few(pr: Problem, points: int) -> str | None:
