@@ -36,7 +36,16 @@ LAYERS = (
     ("n2c65h4w6k35r1s1-f16+bias+add", dict(sets=1)),
     ("n1c264h16w20k32r1s1-f16", dict(chunks=8, stages=4)),
     ("n40c40h4w8k170r1s1-f16+bias", dict(bn=192, teams=2)),
+    ("n3c134h6w10k72r1s1-f16+bias+add0.5+relu", dict(bn=64, teams=2)),  # two strands
+    ("n2c68h2w18k33r1s1-f16+silu", dict(stages=3)),  # four
+    ("n5c136h5w13k40r1s1-bf16+bias", dict(chunks=8, teams=2)),  # eight
     ("n2c34h7w8k33r1s1-tf32+bias", {}),
+    ("n3c34h3w14k40r1s1-tf32+add", dict(chunks=4, teams=2)),  # two
+    ("n2c68h7w9k33r1s1-tf32+bias", dict(chunks=8)),  # four
+    ("n3c133h9w16k40r1s1u2-f16+bias+add0.5+relu", dict(teams=2)),  # every other pixel, copied first: eights
+    ("n3c70h8w12k72r1s1u2-bf16", dict(bn=64)),  # twos
+    ("n2c35h8w7k33r1s1u2-tf32+bias", {}),  # one by one
+    ("n2c35h7w12k33r1s1u1x3-f16", {}),
     ("n5c68h6w6k40r1s1-tf32+add0.5+relu", dict(bn=64, teams=2, chunks=8, stages=3)),
     ("n3c40h6w6k70r1s1-tf32", dict(bn=96, teams=3, stages=3)),
     ("n9c17h4w4k33r1s1-tf32+silu", dict(teams=2, chunks=4, sets=1)),
@@ -96,13 +105,13 @@ def test_configs_on_a_gpu(text: str, device: str, runtime: Runtime) -> None:
     ("text", "why"),
     (
         ("n1c128h8w8k64r3s3p1-f16", "1x1 filters"),
-        ("n1c128h8w8k64r1s1u2-tf32", "without stride"),
+        ("n1c128h8w8k64r1s1p1-tf32", "without padding"),
         ("n1c128h8w8k64r1s1-f16-nhwc", "in nchw"),
         ("n1c128h8w8k64r1s1-f16-nchw2nhwc", "in nchw"),
         ("n1c128h8w8k64r1s1-f16+maxpool2", "does not pool"),
         ("n1c128h8w8k64r1s1g2-f16", "one group"),
-        ("n1c128h14w14k64r1s1-f16", "multiples of 16 bytes"),
-        ("n1c128h7w7k64r1s1-tf32", "multiples of 16 bytes"),
+        ("n1c127h14w14k64r1s1-f16", "2 of its planes are a multiple of 16 bytes"),
+        ("n1c130h7w7k64r1s1-tf32", "4 of its planes are a multiple of 16 bytes"),
         ("n999c8h999w1000k9999r1s1-f16", "counts spans of 64 pixels"),
         ("n1c128h8w8k64r1s1-i8", "not i8"),
         ("n1c128h8w8k64r1s1-f32", "not f32"),
@@ -112,7 +121,10 @@ def test_what_it_does_not_take(text: str, why: str) -> None:
     assert why in (KIND.refuses(Problem.parse(text), H100) or "")
 
 
-@pytest.mark.parametrize("text", ("n1c1h1w8k1r1s1-f16", "n1c1h1w4k1r1s1-tf32", "n70000c72h20w20k8r1s1-f16"))
+@pytest.mark.parametrize("text", (
+    "n1c1h1w8k1r1s1-f16", "n1c8h1w1k1r1s1-bf16", "n1c1h1w4k1r1s1-tf32", "n1c3h9w9k1r1s1u2-f16",
+    "n70000c72h20w20k8r1s1-f16",
+))  # fmt: skip
 def test_there_is_a_config_for_what_it_takes(text: str) -> None:
     problem = Problem.parse(text)
     assert KIND.refuses(problem, H100) is None

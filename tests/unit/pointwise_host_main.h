@@ -1,10 +1,11 @@
 // The layer that pointwise.cu computes on the host. Of tf32 x is not whole, but rounded it is; the filter is packed so.
 
 static void ready() {
-    for (int i = 0; i < K * C; i++) {
-        const int k = i / C, c = i % C;
-        const int at = swizzled(k % KB * (CHUNKS * 16) + c % CHANNELS * sizeof(in_t));
-        packed[((k / KB * STEPS + c / CHANNELS) * W_BYTES + at) / sizeof(in_t)] = filter[i];
+    for (int i = 0; i < K * STEPS * CHANNELS; i++) {
+        const int k = i / (STEPS * CHANNELS), step = i / CHANNELS % STEPS, place = i % CHANNELS;
+        const int c = step * CHANNELS + STRAND_CHANNEL(place);
+        const int at = swizzled(k % KB * (CHUNKS * 16) + place * sizeof(in_t));
+        if (c < C) packed[((k / KB * STEPS + step) * W_BYTES + at) / sizeof(in_t)] = filter[k * C + c];
     }
 #if PRODUCTS == TF32
     for (in_t &number : image) number = bits_float(float_bits(number) + rng() % 0x1fff - 0xfff);

@@ -27,7 +27,10 @@ LAYERS = (
     "n8c512h28w28k130r1s1-bf16+bias+add+silu",
     "n32c64h56w56k256r1s1-f16",
     "n4c705h8w8k264r1s1-f16+add0.5+leaky0.1",
+    "n32c256h26w26k512r1s1-f16+bias",
+    "n8c512h19w19k264r1s1-bf16+bias+add+relu",
     "n32c128h28w28k512r1s1-tf32",
+    "n32c288h35w35k264r1s1-tf32",
     "n64c256h14w14k1024r1s1-tf32+bias",
     "n8c33h14w14k260r1s1-tf32+bias+add+silu",
 )
@@ -102,6 +105,22 @@ def test_a_copy_takes_128_bytes_of_a_step_s_planes(text: str, columns: int, roun
     assert (found.row_bytes, found.rounds) == (128, rounds)
     assert found.dims == (problem.h * problem.w, 512, 1, 2)
     assert found.box == (columns, columns, 1, 1)
+
+
+@pytest.mark.parametrize(("text", "columns", "dims", "rows"), (
+    ("n2c512h14w14k2048r1s1-f16", 72, (392, 256, 1, 2), 32),
+    ("n2c512h7w7k64r1s1-bf16", 72, (392, 64, 1, 2), 8),
+    ("n2c512h7w7k64r1s1-tf32", 36, (196, 128, 1, 2), 8),
+))  # fmt: skip
+def test_a_copy_takes_144_bytes_of_a_strand_s_planes(
+    text: str, columns: int, dims: tuple[int, ...], rows: int
+) -> None:
+    (launch,) = KIND.blueprint(Problem.parse(text), H100, CONFIG).launches
+    found = launch.image
+    assert isinstance(found, TiledMap)
+    assert found.legal
+    assert (found.row_bytes, found.swizzle, found.dims) == (144, 0, dims)
+    assert found.box == (columns, rows, 1, 1)
 
 
 def test_an_unaligned_input_is_copied_before() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 MOST_PIXELS = 1024  # that one instruction copies
 MOST_STRIDE = 8
 MOST_BOX = 256  # along each side of a box
+SWIZZLES = (32, 64, 128)  # bytes of a row
 CORNERS = range(-128, 128)  # where the box may begin and end, from the image's corners
 
 
@@ -54,8 +55,13 @@ class Im2colMap:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a pixel in shared memory, which is also the width of the swizzle."""
+        """Bytes of a pixel in shared memory."""
         return self.size * self.box_channels
+
+    @property
+    def swizzle(self) -> int:
+        """Width of the swizzle in bytes."""
+        return self.row_bytes
 
     @property
     def dims(self) -> tuple[int, int, int, int]:
@@ -74,7 +80,7 @@ class Im2colMap:
         return (
             self.box_pixels <= MOST_PIXELS
             and max(self.stride) <= MOST_STRIDE
-            and self.row_bytes in (32, 64, 128)
+            and self.row_bytes in SWIZZLES
             and all(corner in CORNERS for corner in (*self.lower, *self.upper))
             and all(pitch % 16 == 0 and pitch < 1 << 40 for pitch in self.pitches)
         )
@@ -89,7 +95,7 @@ class TiledMap:
     Attributes:
         size: bytes of a number.
         columns, channels, rows, images: of the image, in the order in which a box has them, innermost first.
-        box_columns: pixels that are copied: 32, 64 or 128 bytes, swizzled as such.
+        box_columns: pixels that are copied: 32, 64 or 128 bytes, swizzled as such, or others as they are.
         box_channels: channels of which they are copied.
         rounds: numbers are f32 and rounded to tf32 by the copy; otherwise their bits are copied.
 
@@ -112,8 +118,13 @@ class TiledMap:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a channel in shared memory, which is also the width of the swizzle."""
+        """Bytes of a channel in shared memory."""
         return self.size * self.box_columns
+
+    @property
+    def swizzle(self) -> int:
+        """Width of the swizzle in bytes, or 0 if there is none."""
+        return self.row_bytes if self.row_bytes in SWIZZLES else 0
 
     @property
     def dims(self) -> tuple[int, int, int, int]:
@@ -135,7 +146,7 @@ class TiledMap:
     def legal(self) -> bool:
         """Whether the hardware can be told so."""
         return (
-            self.row_bytes in (32, 64, 128)
+            self.row_bytes % 16 == 0
             and max(self.box) <= MOST_BOX
             and all(pitch % 16 == 0 and pitch < 1 << 40 for pitch in self.pitches)
         )

@@ -37,6 +37,7 @@ from tilewright.problem import DTYPE_BYTES, Problem
 
 WAVEFRONT = 0.6  # relative to the model's cycles, fitted to loads with conflicts; ldmatrix has none
 COUNTED = 24.0  # instructions to find the taps of a wide filter that meet the image (by counting them)
+FAR_LINE = 0.8  # wavefronts of each line of 128 bytes in which a warp's load has a number, past the first
 COPY_CYCLES = 800.0  # from the start of a copy to its arrival, from main memory with all units busy (guess)
 # By PRODUCTS: m16n8 instructions of a piece, a thread's adds besides, instructions to prepare its fragments.
 _ISSUED = {PLAIN: (2, 0, 0), TF32: (2, 0, 4), THREE: (6, 16, 24), E4M3: (2, 8, 0), DOUBLE: (2, 0, 0)}
@@ -73,7 +74,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         shared_loads=loads + singles * (1 + packs),
         staging=_staging(pr, cf, tiling, steps),
         epilogue=40.0 + meeting + 8.0 * pieces * (4.0 if combine == NONE else 2.0) / cf["sb"],
-        wavefronts=WAVEFRONT * (waves * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128),
+        wavefronts=WAVEFRONT * (waves * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128
+                                + _far_lines(pr, cf, tiling, steps)),
         load_bytes=float(x_bytes * _missed(pr, device, cf, tiling) + w_bytes),
         store_sectors=tiling.tile * (ALONE if alone(pr, out_bytes) else out_bytes / min(32, run)),
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
@@ -87,6 +89,15 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         tensor_cycles=fragments * pieces * warps * multiplies * _cycles(product, device),
         turn_cycles=COPY_CYCLES / (cf["stages"] - 1),
     )  # fmt: skip
+
+
+def _far_lines(pr: Problem, cf: Values, tiling: ProductTiling, steps: int) -> float:
+    """Wavefronts of the lines, past the first, that a block's gathering loads meet: a lane has a pixel."""
+    if cf["x"] != GATHERED:
+        return 0.0
+    apart = pr.stride[1] * (pr.c if pr.layout_in == "nhwc" else 1) * DTYPE_BYTES[pr.dtype]
+    loads = tiling.x_copies * cf["chunks"] * in_chunk(pr) * steps * tiling.threads // 32
+    return FAR_LINE * loads * max(0.0, min(32.0, 32 * apart / 128) - 1)
 
 
 def _cycles(product: int, device: Device) -> float:

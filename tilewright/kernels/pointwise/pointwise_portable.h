@@ -17,7 +17,7 @@ INLINE void multiply_step(acc_t sums[SUMS], const SHARED unsigned char *rows, co
     for (int c = 0; c < CHANNELS; c++)
         for (int h = 0; h < 2; h++) {
             const int px = PIXEL_OF(warp, lane, h), byte = px % SPAN_PIXELS * (int)sizeof(in_t);
-            const acc_t v = number_at(spans + px / SPAN_PIXELS * SPAN_BYTES + SPOT(c, byte));
+            const acc_t v = number_at(spans + px / SPAN_PIXELS * SPAN_BYTES + SPOT(c, byte) + AHEAD(c));
             for (int j = 0; j < SUMS / 2; j++)
                 sums[j / 2 * 4 + j % 2 + h * 2] += v * filter_at(rows, j / 2 * 8 + lane % 4 * 2 + j % 2, c);
         }
@@ -25,11 +25,13 @@ INLINE void multiply_step(acc_t sums[SUMS], const SHARED unsigned char *rows, co
 
 INLINE void copy_step(SHARED unsigned char *spans, const GLOBAL in_t *x, int id, int step) {
     for (int item = THREAD(0); item < SPANS * CHANNELS * SPAN_PIXELS; item += THREADS) {
-        const int px = item % SPAN_PIXELS, c = item / SPAN_PIXELS % CHANNELS, number = item / SPAN_PIXELS / CHANNELS;
+        const int px = item % SPAN_PIXELS, row = item / SPAN_PIXELS % CHANNELS, number = item / SPAN_PIXELS / CHANNELS;
+        const int c = step * CHANNELS + STRAND_CHANNEL(row);
         const Origin origin = find_origin(id, number);
-        const int there = origin.image < N && origin.start + px < HW && step * CHANNELS + c < C;
-        const offset_t from = ((offset_t)origin.image * C + step * CHANNELS + c) * HW + origin.start + px;
-        *(SHARED in_t *)(spans + number * SPAN_BYTES + SPOT(c, px * (int)sizeof(in_t))) = there ? x[from] : 0;
+        const int there = origin.image < N && origin.start + px < HW && c < C;
+        const offset_t from = ((offset_t)origin.image * C + c) * PLANE_IN + origin.start + px;
+        SHARED unsigned char *place = spans + number * SPAN_BYTES + SPOT(row, px * (int)sizeof(in_t)) + AHEAD(row);
+        *(SHARED in_t *)place = there ? x[from] : 0;
     }
 }
 

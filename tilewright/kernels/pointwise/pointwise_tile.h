@@ -1,7 +1,7 @@
 // Where a block and a lane of the pointwise family work, and what lies in shared memory.
 //
 //   0           filters of W_BYTES, as they are packed: of STAGES steps, or of all (KEEPS)
-//   X_FROM      STAGES steps of pixels, X_BYTES each: [span of SPANS][channel][SPAN_PIXELS], swizzled (SPOT)
+//   X_FROM      STAGES steps of pixels, X_BYTES each: [span of SPANS][row of CHANNELS][ROW_BYTES] (SPOT)
 //   OUT_FROM    of each team what goes to y next (pointwise_store.h)
 //   BARS_FROM   barriers
 //
@@ -29,7 +29,7 @@
 #define FIRST_K (GROUP(0) % K_TILES * KB)
 #define W_BYTES (KB * CHUNKS * 16)       // of a step
 #define W_OF(step) (((offset_t)(GROUP(0) % K_TILES) * STEPS + (step)) * W_BYTES)
-#define SPAN_BYTES (CHANNELS * 128)
+#define SPAN_BYTES (CHANNELS * ROW_BYTES)
 #define X_BYTES (SPANS * SPAN_BYTES)
 #define SUMS (KB / 2)                    // of a lane
 
@@ -45,15 +45,26 @@ INLINE Origin find_origin(int id, int number) {
     return origin;
 }
 
-// Where a byte of channel c's row of a span is: the copy engine swizzles pieces of 16 bytes.
-#define SPOT(c, byte) ((c) * 128 + ((byte) ^ (c) % 8 * 16))
+// The copy engine begins at multiples of 16 bytes of x. Where planes are no such multiples, STRANDS of them are, and it
+// brings each strand of a step, every STRANDS-th channel, as a box of its own, from AHEAD bytes before a span on. So
+// rows are strand by strand: of which channel, STRAND_CHANNEL says. The filter is packed in that order, too.
+#define OF_STRAND (CHANNELS / STRANDS)  // rows, a multiple of 8
+#define STRAND_CHANNEL(row) ((row) % OF_STRAND * STRANDS + (row) / OF_STRAND)
+#define AHEAD_OF(strand) ((strand) * PLANE_IN * (int)sizeof(in_t) % 16)
+#define AHEAD(row) AHEAD_OF((row) / OF_STRAND)
+#define ROW_BYTES (STRANDS > 1 ? 144 : 128)
+#define BOX_BYTES (OF_STRAND * ROW_BYTES)
+
+// Where a byte of a row of a span is, besides AHEAD. Pieces of 16 bytes are in other banks than those of other rows:
+// they are swizzled, or rows are a piece longer than all banks.
+#define SPOT(row, byte) (STRANDS > 1 ? (row) * ROW_BYTES + (byte) : (row) * 128 + ((byte) ^ (row) % 8 * 16))
 
 // Which of a team's pixels pixel h of a lane is, which has rows lane / 4 and lane / 4 + 8 of its warp's 16. Eight lanes
 // read two pieces of 16 bytes of a channel, in other banks than those of the other three channels that a warp reads:
 // pieces side by side where the channels are two apart (PAIRED), four apart where they follow each other.
 #define PIXEL_OF(warp, lane, h) \
     (PAIRED ? (warp) * 16 + (lane) / 4 * 2 + (h) : (h) * 32 + (lane) / 16 * 16 + (warp) * 4 + (lane) / 4 % 4)
-// Which channel of a step a lane has in either half of product i, behind those of the lanes before it (LANE_CHANNELS
+// Which row of a span a lane has in either half of product i, behind those of the lanes before it (LANE_CHANNELS
 // each): of numbers of 2 bytes that one and the next.
 #define LANE_CHANNELS (PAIRED ? 2 : 1)
-#define CHANNEL_OF(i, half, t) (((i) * 2 + (half)) * (4 * LANE_CHANNELS) + (t) * LANE_CHANNELS)
+#define ROW_OF(i, half, t) (((i) * 2 + (half)) * (4 * LANE_CHANNELS) + (t) * LANE_CHANNELS)

@@ -50,17 +50,21 @@ INLINE void send(unsigned char *shared, const ImageMap *x, const unsigned char *
             bar_wait(EMPTY(at.slot), at.parity);
             if (KEEPS) bar_expect(full, X_BYTES);
             else send_filter(shared, w, step, at.slot, full, X_BYTES);
-            UNROLL for (int i = 0; i < SPANS; i++) {
+            UNROLL_BY(STRANDS > 1 ? 1 : SPANS) for (int i = 0; i < SPANS; i++) {
                 const Origin origin = find_origin(id, i);
-                span_copy(spans + i * SPAN_BYTES, x, origin.start, step * CHANNELS, 0, origin.image, full);
+                UNROLL for (int strand = 0; strand < STRANDS; strand++) {
+                    const int from = origin.start + strand * PLANE_IN - AHEAD_OF(strand) / (int)sizeof(in_t);
+                    const shared_t box = spans + i * SPAN_BYTES + strand * BOX_BYTES;
+                    span_copy(box, x, from, step * OF_STRAND, 0, origin.image, full);
+                }
             }
             go_on(&at, 1);
         }
     }
 }
 
-// Where a lane reads: bytes from a team's spans to its first pixel, of product 0, in the first channel of either half;
-// of numbers of 2 bytes in its two channels of the first half, which those of the other follow 8 rows behind.
+// Where a lane reads: bytes from a team's spans to its first pixel, of product 0, in the first row of either half;
+// of numbers of 2 bytes in its two rows of the first half, which those of the other follow 8 rows behind.
 typedef struct {
     int from[2];
 } Lane;
@@ -68,23 +72,26 @@ INLINE Lane find_lane(int warp, int lane) {
     const int byte = PIXEL_OF(warp, lane, 0) % SPAN_PIXELS * (int)sizeof(in_t);
     Lane me;
     UNROLL for (int i = 0; i < 2; i++) {
-        const int c = CHANNEL_OF(0, PAIRED ? 0 : i, lane % 4) + (PAIRED ? i : 0);
-        me.from[i] = SPOT(c, byte);
+        const int row = ROW_OF(0, PAIRED ? 0 : i, lane % 4) + (PAIRED ? i : 0);
+        me.from[i] = SPOT(row, byte);
     }
     return me;
 }
 
-// The words of A for product i of a step: word j is of pixel j % 2, and of half j / 2 of the channels.
+// The words of A for product i of a step: word j is of pixel j % 2, and of half j / 2 of the channels. Two pixels of a
+// row are a word, or begin in the middle of one.
 INLINE void read_pixels(unsigned a[4], const unsigned char *spans, Lane me, int i) {
     UNROLL for (int half = 0; half < 2; half++) {
 #if PAIRED
-        const int there = CHANNEL_OF(i, half, 0) * 128;
-        const unsigned one = *(const unsigned *)(spans + me.from[0] + there);
-        const unsigned next = *(const unsigned *)(spans + me.from[1] + there);
-        a[half * 2] = __byte_perm(one, next, 0x5410), a[half * 2 + 1] = __byte_perm(one, next, 0x7632);
+        const int row = ROW_OF(i, half, 0), there = row * ROW_BYTES + AHEAD(row) / 4 * 4, apart = AHEAD(row) % 4 / 2;
+        const unsigned *one = (const unsigned *)(spans + me.from[0] + there);
+        const unsigned *next = (const unsigned *)(spans + me.from[1] + there);
+        a[half * 2] = __byte_perm(one[0], next[0], apart ? 0x7632 : 0x5410);
+        a[half * 2 + 1] = __byte_perm(one[apart], next[apart], apart ? 0x5410 : 0x7632);
 #else
+        const int row = ROW_OF(i, 0, 0), there = row * ROW_BYTES + AHEAD(row);
         UNROLL for (int h = 0; h < 2; h++)
-            a[half * 2 + h] = *(const unsigned *)(spans + me.from[half] + CHANNEL_OF(i, 0, 0) * 128 + h * SPAN_BYTES);
+            a[half * 2 + h] = *(const unsigned *)(spans + me.from[half] + there + h * SPAN_BYTES);
 #endif
     }
 }

@@ -1,4 +1,4 @@
-"""The pointwise family: 1x1 layers in nchw on the tensor cores of sm_90a, whose planes begin at 16 bytes.
+"""The pointwise family: 1x1 layers in nchw on the tensor cores of sm_90a.
 
 Such a layer has few products for each byte of x, and few for each output. So what comes in, what is
 multiplied and what goes out go on side by side, of tile after tile.
@@ -11,28 +11,33 @@ from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import SPILLS, blocks_param, handed_on, no_wgmma, shared_rule
 from tilewright.kernels.pointwise.tile import (
-    PIECE,
     PointwiseTiling,
     blocks,
+    boxes,
     channels,
     fits,
     hands_on,
     k_tiles,
-    kept_bytes,
     plane,
+    plane_in,
+    row_bytes,
+    run_out,
     span,
     steps,
+    strands,
+    thins,
     threads,
     tiles_of_block,
     tiling_of,
 )
 from tilewright.kernels.pointwise.work import work_of
-from tilewright.kernels.products import TF32, in_chunk, packer_of, products_define, tf32_or_plain
+from tilewright.kernels.products import TF32, packer_of, products_define, tf32_or_plain
 from tilewright.kernels.split_k import operands
 from tilewright.kernels.tensor_map import TiledMap
-from tilewright.kernels.tile import NONE, pointwise
+from tilewright.kernels.tile import NONE
 from tilewright.kernels.untuned import pack_rows
 from tilewright.kernels.untuned.nhwc import copied_first, copy_as_is
+from tilewright.kernels.untuned.thin import thin, thinned_bytes
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
@@ -53,19 +58,19 @@ class Pointwise(Family):
     )  # fmt: skip
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Support 1x1 layers in nchw whose planes begin at 16 bytes, on the tensor cores of sm_90."""
+        """Support 1x1 layers in nchw, on the tensor cores of sm_90."""
         if reason := super().refuses(problem, device) or no_wgmma(device):
             return reason
         if (problem.layout_in, problem.layout_out) != ("nchw", "nchw"):
             return "it reads planes and writes planes: it takes x and y in nchw"
-        if not pointwise(problem):
-            return "every pixel is computed from itself: it takes 1x1 filters without stride or padding"
+        if (problem.r, problem.s, *problem.pad) != (1, 1, 0, 0, 0, 0):
+            return "every pixel is computed from one of x: it takes 1x1 filters without padding"
         if problem.groups > 1:
             return "it is made for layers of one group"
         if problem.epilogue.pool:
             return "it takes pixels in runs, whatever their rows: it does not pool"
-        if plane(problem) % in_chunk(problem):
-            return "planes are copied by a tensor map: they are multiples of 16 bytes"
+        if problem.c % strands(problem):
+            return f"{strands(problem)} of its planes are a multiple of 16 bytes: so are its input channels"
         if problem.n * ceil_div(plane(problem), span(problem)) * problem.k > MOST_SPANS:
             return f"it counts spans of {span(problem)} pixels, by channels, up to {MOST_SPANS:,}"
         return None
@@ -98,14 +103,21 @@ class Pointwise(Family):
         found = Blueprint(
             source="pointwise.cu", defines=tuple(_defines(problem, device, tiling, cf, aligned).items()),
             launches=(main,), packed_bytes=_packed_bytes(problem, tiling, cf),
-            pack=pack_rows(product, chunks, cf["bn"], steps(problem, chunks), channels(problem, chunks)),
-            packer=packer_of(product), specific=True,
+            pack=_pack(problem, cf), packer=packer_of(product), specific=True,
         )  # fmt: skip
+        if thins(problem):
+            return copied_first(found, thin(problem, aligned))
         return found if aligned else copied_first(found, copy_as_is(problem))
 
     def work(self, problem: Problem, device: Device, config: Config) -> GpuWork:
         """Count the work of one block and one thread."""
         return work_of(problem, device, config.values)
+
+    def remarks(self, problem: Problem, config: Config) -> dict[str, str]:
+        """Report the size of the copied pixels."""
+        if not thins(problem):
+            return {}
+        return {"copied": f"the pixels that are read, as planes: {thinned_bytes(problem):,} bytes"}
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """Length of the longest chain of adds: products of 32 bytes."""
@@ -113,11 +125,20 @@ class Pointwise(Family):
 
 
 def _image(pr: Problem, chunks: int) -> TiledMap:
-    """The tensor map of x: an image's planes as rows of pixels; a copy takes a span of a step's channels."""
+    """The tensor map of x: rows of a plane of each strand; a copy takes a strand's spans of a step."""
+    apart, size = strands(pr), DTYPE_BYTES[pr.dtype]
     return TiledMap(
-        size=DTYPE_BYTES[pr.dtype], columns=plane(pr), channels=pr.c, rows=1, images=pr.n,
-        box_columns=span(pr), box_channels=channels(pr, chunks), rounds=tf32_or_plain(pr) == TF32,
+        size=size, columns=plane_in(pr) * apart, channels=pr.c // apart, rows=1, images=pr.n,
+        box_columns=row_bytes(pr) // size, box_channels=channels(pr, chunks) // apart,
+        rounds=tf32_or_plain(pr) == TF32,
     )  # fmt: skip
+
+
+def _pack(pr: Problem, cf: Values) -> tuple[tuple[str, int], ...]:
+    """Return the packer's defines of the filter's order: a step's strands follow each other as taps do."""
+    apart, chunks = strands(pr), cf["chunks"]
+    rows = pack_rows(tf32_or_plain(pr), chunks, cf["bn"], steps(pr, chunks), channels(pr, chunks) // apart)
+    return *rows, ("CG", pr.c // apart), ("SIZE_S", apart)
 
 
 def _packed_bytes(pr: Problem, tiling: PointwiseTiling, cf: Values) -> int:
@@ -131,7 +152,10 @@ def _has_stages(problem: Problem, device: Device, cf: Values) -> bool:
 RULES = (
     Rule("channels", lambda problem, bn: bn == 32 or bn < problem.k + 32,
          "32 columns of a product, or more, without channels"),
-    Rule("depth", lambda problem, chunks: chunks < 8 or channels(problem, 4) < problem.c,
+    Rule("boxes", lambda problem, chunks: boxes(problem, chunks),
+         "boxes of a strand's channels that are not eights"),
+    Rule("depth", lambda problem, chunks:
+         chunks < 8 or channels(problem, 4) < problem.c or not boxes(problem, 4),
          "more channels of a step than there are"),
     Rule("sets", lambda chunks, sets: sets <= chunks // 2, "more sets of fragments than products of a step"),
     Rule("registers", fits, SPILLS, needs="bn teams mb sets"),
@@ -151,12 +175,13 @@ def _defines(pr: Problem, device: Device, tiling: PointwiseTiling, cf: Values, a
     handing = hands_on(pr, device, cf)
     return dict(
         DTYPE=dtype_code(pr), **products_define("PRODUCTS", tf32_or_plain(pr)),
-        N=pr.n, C=pr.c, K=pr.k, HW=plane(pr), KB=cf["bn"], WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8,
+        N=pr.n, C=pr.c, K=pr.k, HW=plane(pr), PLANE_IN=plane_in(pr), STRANDS=strands(pr),
+        KB=cf["bn"], WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8,
         CHUNKS=cf["chunks"], TEAMS=cf["teams"], TURNS=cf["turns"], SETS=cf["sets"], KEEPS=cf["keep"],
         STAGES=cf["stages"], MIN_BLOCKS=cf["mb"], CLUSTER=1, X_FROM=tiling.x_from, OUT_FROM=tiling.out_from,
         OUT_BYTES=tiling.out_bytes, BARS_FROM=tiling.bars_from, SHARED_BYTES=tiling.shared_bytes,
         HANDS_ON=int(handing), **(handed_on(cf["teams"], cf["mb"], device) if handing else {}),
-        RUN_OUT=PIECE // kept_bytes(pr) if aligned else 1,
+        RUN_OUT=run_out(pr) if aligned else 1,
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, _packed_bytes(pr, tiling, cf)),
         **pr.epilogue.defines(pr.dtype),
     )  # fmt: skip

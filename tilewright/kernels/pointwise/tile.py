@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import PRODUCT, registers_at_most, registers_handed
 from tilewright.kernels.products import in_chunk
+from tilewright.kernels.untuned.thin import plane_thinned
 from tilewright.problem import DTYPE_BYTES, Problem
 
 TEAM = 64  # pixels of a warpgroup
-LINE = 128  # bytes of a plane that are copied and swizzled together: a span
+LINE = 128  # bytes of a plane: a span
 PIECE = 16  # bytes
+BOX = 8  # rows of which a box has a multiple: their bytes are one of 128, at which it may begin
 PART = 32  # output channels that go to y at once
 SUM_BYTES = 4
 BARRIER = 8  # bytes: two of each buffer, and one of each step of a filter that stays
@@ -24,8 +27,33 @@ ADDING = 8  # more where bias or z is added
 
 
 def plane(pr: Problem) -> int:
-    """Pixels of a plane (HW)."""
-    return pr.h * pr.w
+    """Pixels of a plane of y, and of x that are read (HW)."""
+    return pr.p * pr.q
+
+
+def thins(pr: Problem) -> bool:
+    """Whether the pixels that are read are copied first, to planes of their own (thin.cu)."""
+    return max(pr.stride) > 1
+
+
+def plane_in(pr: Problem) -> int:
+    """Pixels from one plane of x, or of its copy, to the next (PLANE_IN)."""
+    return plane_thinned(pr) if thins(pr) else plane(pr)
+
+
+def strands(pr: Problem) -> int:
+    """Channels whose planes together are a multiple of 16 bytes (STRANDS): a box has one of each so many."""
+    return in_chunk(pr) // gcd(plane_in(pr), in_chunk(pr))
+
+
+def boxes(pr: Problem, chunks: int) -> bool:
+    """Whether the channels of a step are boxes of eights of each strand."""
+    return channels(pr, chunks) % (strands(pr) * BOX) == 0
+
+
+def row_bytes(pr: Problem) -> int:
+    """Bytes of a span in shared memory (ROW_BYTES): of strands a piece more, since most begin within one."""
+    return LINE + PIECE * (strands(pr) > 1)
 
 
 def span(pr: Problem) -> int:
@@ -104,6 +132,11 @@ def kept_bytes(pr: Problem) -> int:
     return SUM_BYTES if pr.epilogue.add else DTYPE_BYTES[pr.dtype_out]
 
 
+def run_out(pr: Problem) -> int:
+    """Neighbouring pixels that a thread stores at once where y begins at 16 bytes (RUN_OUT)."""
+    return gcd(plane(pr), PIECE // kept_bytes(pr))
+
+
 @dataclass(frozen=True, kw_only=True)
 class PointwiseTiling:
     """Sizes derived from a problem and a config, in bytes.
@@ -126,7 +159,7 @@ def tiling_of(pr: Problem, cf: Values) -> PointwiseTiling:
     teams, stages, chunks = cf["teams"], cf["stages"], cf["chunks"]
     w_buffers = steps(pr, chunks) if cf["keep"] else stages
     barriers = 2 * stages + (w_buffers if cf["keep"] else 0)
-    w_bytes, x_bytes = cf["bn"] * PIECE * chunks, spans(pr, cf) * channels(pr, chunks) * LINE
+    w_bytes, x_bytes = cf["bn"] * PIECE * chunks, spans(pr, cf) * channels(pr, chunks) * row_bytes(pr)
     x_from = round_up(w_buffers * w_bytes, ALIGNMENT)
     out_from, out_bytes = x_from + stages * x_bytes, 2 * PART * TEAM * kept_bytes(pr)
     bars_from = out_from + teams * out_bytes

@@ -16,11 +16,12 @@ MOST_CHUNKS = 16  # most chunks of a pixel that a block copies
 
 
 class Copy(NamedTuple):
-    """A launch of nhwc.cu: x to the buffer ``copied``, of ``nbytes`` bytes."""
+    """A launch of a kernel file: x to the buffer ``copied``, of ``nbytes`` bytes."""
 
     launch: Launch
     nbytes: int
     defines: dict[str, int]
+    source: str = "nhwc.cu"
 
 
 def tap_chunks(pr: Problem) -> int:
@@ -40,7 +41,7 @@ def copied_first(blueprint: Blueprint, copy: Copy) -> Blueprint:
     return replace(
         blueprint, launches=(copy.launch, replace(main, args=args, chained=True), *behind),
         workspace=(*blueprint.workspace, Buffer("copied", copy.nbytes)),
-        parts=(Blueprint("nhwc.cu", tuple(copy.defines.items()), (), packed_bytes=0), *blueprint.parts),
+        parts=(Blueprint(copy.source, tuple(copy.defines.items()), (), packed_bytes=0), *blueprint.parts),
     )  # fmt: skip
 
 
