@@ -12,6 +12,7 @@ those of an H200. It needs no GPU, and half a minute.
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import statistics
@@ -128,4 +129,6 @@ def main(commit: str = "HEAD") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("commit", nargs="?", default="HEAD", help="whose trials are read (default: HEAD)")
+    main(parser.parse_args().commit)

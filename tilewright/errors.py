@@ -16,6 +16,11 @@ _BETWEEN = contextlib.contextmanager.__code__.co_filename  # calls decorated fun
 _TELLS_ERROR = re.compile(r"\b(error|fatal)\b[^:]*:")
 
 
+OR_NUMPY = ", or choose the device numpy, slow as it is"  # not said to who needs kernels
+# What pip is told; without the index it brings gigabytes of libraries for NVIDIA's GPUs.
+TORCH_CPU = "torch --index-url https://download.pytorch.org/whl/cpu"
+
+
 def how_to_get(extra: str) -> str:
     """Say how to install an extra of pyproject.toml; tilewright is installed from its checkout."""
     return f"in tilewright's folder run pip install -e '.[{extra}]'"

@@ -18,7 +18,7 @@ from tilewright import __version__
 from tilewright.cli import doctor, main, opened, options, outputs, run
 from tilewright.cli.screen import ProgressBar, emit
 from tilewright.device import Rates
-from tilewright.errors import DeviceError, ProblemError, how_to_get
+from tilewright.errors import TORCH_CPU, DeviceError, ProblemError, how_to_get
 from tilewright.record import Check
 from tilewright.report.table import NOISY_NOTE, Table, as_text
 from tilewright.runtime import cache, open_runtime
@@ -120,12 +120,16 @@ def test_doctor_says_how_to_get_what_is_missing() -> None:
     }  # fmt: skip
     assert doctor._rows(document) == [
         ("tilewright", "1"), ("python", "3"), ("system", "Linux"), ("cache", "/c"), ("onnx", "1.2"),
-        ("torch", f"not installed (peers oneDNN and PyTorch): {how_to_get('torch')}"),
+        ("torch", f"not installed (peers oneDNN and PyTorch): pip install {TORCH_CPU}"),
         ("device", "no CUDA driver"),
         ("device opencl:1", "EPYC, x86_64, 1 unit of 16 lanes; 19.88 GB/s, 0.25 TFLOP/s f32 (calibrated); "
          "PoCL 6.0"),
         ("peer onednn", "torch cannot be imported"),
     ]  # fmt: skip
+    document["devices"] = [device | {"backend": "cuda", "rates_from": "default"}]
+    found = dict(doctor._rows(document))
+    assert found["torch"] == f"not installed (peers oneDNN and PyTorch): {how_to_get('torch')}"
+    assert "f32 (guessed, not calibrated yet); PoCL" in found["device cuda:1"]
 
 
 def test_configs_lists_the_names_that_fit_a_layer(capsys: pytest.CaptureFixture[str]) -> None:

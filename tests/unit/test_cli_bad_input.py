@@ -135,6 +135,7 @@ MISTAKES: list[tuple[str, list[str]]] = [
     (f"explain {GOOD} --device cpu --config direct:frob=1", ["direct:frob=1"]),
     (f"run {GOOD} --device cpu --config direct:tk=;rm", ["tk="]),
     (f"run {GOOD} --config direct:tk=1 --family direct", ["--family direct", "give only one of them"]),
+    (f"model-report {GOOD} --records {{tmp}}/x --device cpu", ["--records and --device", "only one of them"]),
     (f"explain {GOOD} --device cpu --family gem", ["gem", "gemm"]),
     (f"export {GOOD} --to {{tmp}}/x --family reference", ["--family reference: has one kernel", "--config"]),
     (f"explain {GOOD} --arch sm_90 --family reference", ["--family reference: has one kernel", "--config"]),

@@ -19,7 +19,7 @@ import pytest
 
 from tilewright import runtime
 from tilewright.device import Device
-from tilewright.errors import CompileError, DeviceError, OutOfMemory, RunError
+from tilewright.errors import OR_NUMPY, CompileError, DeviceError, OutOfMemory, RunError
 from tilewright.kernels import family_of
 from tilewright.problem import Problem
 from tilewright.runtime import opencl, opencl_cache, opencl_driver, opencl_facts, opening
@@ -141,6 +141,12 @@ def test_what_is_wrong_with_opencl_is_told_where_numpy_will_not_do(monkeypatch: 
     monkeypatch.setattr(opening, "_driven", failing(DeviceError("no OpenCL: libX: cannot open; install it")))
     said = runtime.instead_of_numpy("--device")
     assert said.startswith("no OpenCL: libX: cannot open; in tilewright's folder run pip install -e ")
+
+
+def test_numpy_is_not_offered_to_who_chose_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = f"PoCL cannot link its kernels (no ld); install a C compiler{OR_NUMPY}"
+    monkeypatch.setattr(opening, "open_runtime", failing(RunError(said)))
+    assert runtime.instead_of_numpy("--device") == "PoCL cannot link its kernels (no ld); install a C compiler"
 
 
 def test_a_host_without_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

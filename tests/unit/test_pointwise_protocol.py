@@ -38,6 +38,7 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
     "registers handed on": ("n3c40h4w8k161r1s1-f16", dict(bn=192, teams=2)),
     "two strands": ("n2c78h6w10k40r1s1-f16+bias+add0.5+relu", dict(stages=3)),
     "eight strands": ("n5c72h3w11k33r1s1-bf16+bias", dict(teams=2, chunks=8)),
+    "strands, two spans": ("n2c40h7w13k33r1s1-f16+add", dict(chunks=8)),
     "four strands of tf32": ("n2c44h5w7k33r1s1-tf32+bias", dict(teams=2, chunks=8)),
     "tf32": ("n3c33h5w8k40r1s1-tf32+bias+add0.5+relu", dict(stages=3)),
     "tf32, turns": ("n300c33h4w8k32r1s1-tf32", dict(teams=2, turns=1, keep=1, stages=3)),
@@ -85,6 +86,7 @@ SLIPS = (
     ("TEAM_SYNC(team);\n", "\n", "steps", ", not "),
     ("part < PARTS; part++, turn++)", "part < PARTS; part++, turn = part)", "three parts", ", not "),
     ("origin.image < N && pixel < HW", "pixel < HW", "two teams", ", not |fault|^$"),
+    ("apart ? 0x7632", "apart < 0 ? 0x7632", "eight strands", ", not "),
     ("out.at % SPAN_PIXELS", "out.at", "tf32", ", not "),
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ from tilewright import __version__
 from tilewright.cli import options, outputs
 from tilewright.cli.screen import emit
 from tilewright.device import Device
-from tilewright.errors import TilewrightError, count, how_to_get
+from tilewright.errors import TORCH_CPU, TilewrightError, count, how_to_get
 from tilewright.report.table import Table
 
 # Distribution: its use, and the extra that installs it.
@@ -26,6 +26,9 @@ PACKAGES = {
     "nvidia-cudnn-frontend": ("peer cuDNN, all engines", "cudnn"),
     "matplotlib": ("plots", "plot"),
 }
+
+
+SOURCES = {"default": "guessed, not calibrated yet"}  # what is said of rates (Rates.source)
 
 
 def doctor(json_file: options.JsonFile = None) -> None:
@@ -93,21 +96,29 @@ def _cache() -> str:
     return str(folder())
 
 
+def _get(name: str, extra: str, devices: list[dict[str, Any]]) -> str:
+    """How to install a package; the usual build of PyTorch is gigabytes of libraries for NVIDIA's GPUs."""
+    if name == "torch" and not any(facts.get("backend") == "cuda" for facts in devices):
+        return f"pip install {TORCH_CPU}"
+    return how_to_get(extra)
+
+
 def _rows(document: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [(name, str(document[name])) for name in ("tilewright", "python", "system", "cache")]
     for name, found in document["packages"].items():
         use, extra = PACKAGES[name]
-        rows.append((name, found or f"not installed ({use}): {how_to_get(extra)}"))
+        rows.append((name, found or f"not installed ({use}): {_get(name, extra, document['devices'])}"))
     for facts in document["devices"]:
         if "absent" in facts:
             rows.append(("device", facts["absent"]))
             continue
-        rates = facts["rates"]
+        rates, source = facts["rates"], facts["rates_from"]
         rows.append((
             f"device {facts['backend']}:{facts['index']}",
             f"{facts['name']}, {facts['arch']}, "
             f"{count(facts['units'], 'unit')} of {count(facts['lanes'], 'lane')}; "
-            f"{rates['read_gbs']:.4g} GB/s, {rates['f32_tflops']:.4g} TFLOP/s f32 ({facts['rates_from']}); "
+            f"{rates['read_gbs']:.4g} GB/s, {rates['f32_tflops']:.4g} TFLOP/s f32 "
+            f"({SOURCES.get(source, source)}); "
             f"{facts['driver']}",
         ))  # fmt: skip
     return rows + [(f"peer {name}", state) for name, state in document["peers"].items()]

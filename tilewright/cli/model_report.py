@@ -35,6 +35,9 @@ Layers = Annotated[
 ]
 
 
+_APART = "each column is a search of its own, which has so many measurements to plan with"
+
+
 def model_report(
     layers: Layers = None,
     device: options.Device = None,
@@ -52,6 +55,8 @@ def model_report(
     reaches after 0, 8 and 100 measurements. Record trials first, by 'tilewright tune' with a large budget
     (and --strategy random for configs that the model would not choose).
     """
+    if records and device:
+        raise options.OptionError("--records and --device: give only one of them")
     found = options.layers(layers or list(SUITES), dtype, layout)
     name = options.strategy(strategy)
     outputs.check({"--save": save, "--json": json_file}, [*(layers or ()), *([records] if records else ())])
@@ -86,7 +91,7 @@ def model_report(
     }
     told = f"{count(left_out, 'layer')} left out: fewer than two correct configs recorded"
     title = f"{recorded.name}: share of the best recorded speed, by measurements, strategy {name}"
-    emit(Table(title, head, tuple(body), (told,) if left_out else ()), document, json_file)
+    emit(Table(title, head, tuple(body), (_APART, *((told,) if left_out else ()))), document, json_file)
 
 
 def _known(found: list[Layer], device: str | None, file: Path | None) -> tuple[Device, list[Record]]:

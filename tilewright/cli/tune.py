@@ -121,16 +121,21 @@ def _row(session: TuningSession, layer: Layer, alone: bool) -> Row:
 
 def _line(row: Row) -> str:
     if "reason" in row:
-        return f"{row['name']}: {row['reason']}"
+        return f"{row['name']}: failed"
     return f"{row['name']}: {time_text(row['cold_us'])} us, {row['note']}"
 
 
 def _table(rows: list[Row]) -> Table:
     head = ("layer", "us", "±", "floor", "of floor", "error/bound", "workspace", "tried", "s")
-    notes = tuple(f"{row['name']}: {row.get('config', row.get('reason'))}" for row in rows)
+    notes = tuple(f"{row['name']}: {_became(row)}" for row in rows)
     notes += noisy_notes((row["noisy"], row["stolen"]) for row in rows if "noisy" in row)
     notes += (BEATS_NOTE,) if any(beats_floor(_share(row)) for row in rows) else ()
     return Table("", head, tuple(map(_cells, rows)), notes)
+
+
+def _became(row: Row) -> str:
+    """Return a row's config, or why it has none."""
+    return str(row["config"] if "config" in row else row["reason"]).removeprefix(f"{row['name']}: ")
 
 
 def _share(row: Row) -> float | None:

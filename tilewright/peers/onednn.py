@@ -21,7 +21,7 @@ from typing import Any
 from tilewright.arrays.use import on_host
 from tilewright.checking.inputs import Inputs
 from tilewright.device import Device
-from tilewright.errors import count
+from tilewright.errors import TORCH_CPU, count
 from tilewright.peers.base import (
     Array,
     Contestant,
@@ -56,7 +56,7 @@ class Onednn(Peer):
 
     def absent(self, device: Device) -> str | None:
         with _spinning_briefly():
-            reason = needs(self.name, ("torch", "torch --index-url https://download.pytorch.org/whl/cpu"))
+            reason = needs(self.name, ("torch", TORCH_CPU))
         if reason is None and not load("torch").backends.mkldnn.is_available():
             return f"{self.name}: this build of PyTorch has no oneDNN; install one that has"
         return reason

@@ -238,9 +238,10 @@ def _second(subject: Subject) -> Facts:
     if mine is None or not others:
         return {}
     rough = not subject.named and unfinished(subject.history, mine) is not None
-    second = others[0] if rough else next((record for record in others if record.compared), others[0])
+    rivals = others if rough else [record for record in others if record.compared] or others
+    second = rivals[0]
     figure, other = _figure(mine), _figure(second)
-    close = [record for record in others if within_noise(figure, _figure(record))]
+    close = [record for record in rivals if within_noise(figure, _figure(record))]
     return {
         "config": second.config,
         **_timed("measured", other),

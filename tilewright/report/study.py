@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Set
 from dataclasses import replace
 from math import ceil
@@ -73,7 +74,8 @@ def notes(part: PartResult) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for row in part.rows:
         if row.get("reason"):
-            reasons.setdefault(str(row["reason"]), []).append(" ".join(_named(row, 0).split()))
+            why = re.sub(r"^config \S+: ", "", str(row["reason"]))  # several configs fail for one reason
+            reasons.setdefault(why, []).append(" ".join(_named(row, 0).split()))
     for basis in GUESSED:
         untuned = [" ".join(_named(row, 0).split()) for row in part.rows if row.get("note") == basis]
         found += [f"{basis.replace(':', ',')}: {_some(untuned)}"] if untuned else []

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tilewright.errors import RunError
+from tilewright.errors import OR_NUMPY, RunError
 
 # Files that the linker is given, where Debian and Fedora have them.
 _LIBRARIES = (
@@ -65,7 +65,7 @@ def link() -> None:
     if said := _trial():
         raise RunError(
             f"PoCL, which compiles for the CPU, cannot link its kernels ({said}); "
-            "install a C compiler (Debian: gcc and libc6-dev), or choose the device numpy, slow as it is"
+            f"install a C compiler (Debian: gcc and libc6-dev){OR_NUMPY}"
         )
 
 

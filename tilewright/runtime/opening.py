@@ -6,7 +6,15 @@ import os
 import threading
 
 from tilewright.device import BACKENDS, Device
-from tilewright.errors import DeviceError, OutOfMemory, RunError, TilewrightError, first_error, how_to_get
+from tilewright.errors import (
+    OR_NUMPY,
+    DeviceError,
+    OutOfMemory,
+    RunError,
+    TilewrightError,
+    first_error,
+    how_to_get,
+)
 from tilewright.runtime import forked
 from tilewright.runtime.base import Runtime
 
@@ -97,7 +105,10 @@ def _driven(backend: str, index: int) -> Runtime:
 
 def instead_of_numpy(option: str) -> str:
     """Return how to get a device that runs kernels: by omitting the option, or by installing something."""
-    best = open_runtime().device
+    try:
+        best = open_runtime().device
+    except RunError as error:
+        return str(error).partition(OR_NUMPY)[0]
     if best.backend != "numpy":
         return f"leave out {option}, {best.name} would do"
     return f"{_why_numpy()}{how_to_get('opencl')}, or '.[cuda]' for a GPU{_told('opencl')}"
@@ -107,7 +118,7 @@ def _why_numpy() -> str:
     """Return what is wrong with OpenCL, without the advice: who has installed it needs to know."""
     try:
         _open("cpu", 0)
-    except DeviceError as error:
+    except TilewrightError as error:
         return f"{str(error).partition(';')[0]}; "
     return ""
 

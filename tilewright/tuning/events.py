@@ -74,6 +74,8 @@ class TuneResult:
             ended continues at the next call with a larger budget.
         ready_s: when processes had started and references were computed.
         searched_s: when the search was over; the rest of the seconds went to the finalists.
+        missed: families that promised to win, and of which the budget left no time to try a config. If there
+            are any, the search continues at the next call with any budget.
     """
 
     best: Record | None
@@ -84,6 +86,7 @@ class TuneResult:
     stopped: str = ""
     ready_s: float = 0.0
     searched_s: float = 0.0
+    missed: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """A summary for people: the fields hold every trial."""
@@ -91,13 +94,21 @@ class TuneResult:
         if not (self.best and figure):
             return f"<no winner: {self.failure}>"
         took = KNOWN if self.known else f"{len(self.records)} tried in {self.seconds:.1f} s"
-        took += "; the budget ended the search: a larger one goes on" if self.best.search.cut else ""
+        if self.best.search.cut:
+            took += f"; {self.left}"
         return f"<tuned {self.best.problem}: {self.best.config}, {figure.cold_us:.1f} us; {took}>"
 
     @property
     def known(self) -> bool:
         """Whether the winner came from the store, and nothing was tried."""
         return self.stopped == KNOWN
+
+    @property
+    def left(self) -> str:
+        """What a search that its budget ended has left to do."""
+        if self.missed:
+            return f"the budget ended before {', '.join(self.missed)} had a turn: the next call goes on"
+        return "the budget ended the search: a larger one goes on"
 
     @property
     def winner(self) -> Record:

@@ -92,14 +92,16 @@ class Outcomes:
             return False
         return not self._deterministic or self._families[config.family].deterministic(config)
 
-    def cut(self, seconds: float, trials: int, due: Collection[str]) -> None:
+    def cut(self, seconds: float, trials: int, due: Collection[str]) -> tuple[str, ...]:
         """Note that the budget has ended the search, after so many seconds and trials.
 
         Families that were ``due`` but untried do not count as searched, so that a later request searches on.
+        Returns their names.
         """
         self._cut = Spent(float(f"{seconds:.6g}"), trials)  # as it is stored
         missed = self.untried.intersection(due)
         self._raced = tuple(name for name in self._families if name not in missed)
+        return tuple(sorted(missed))
 
     def keep(self, record: Record) -> Record:
         """Store an outcome at once.

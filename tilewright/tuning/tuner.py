@@ -146,14 +146,15 @@ class _Run:
             self.ahead.close()
             side.shutdown(wait=False)
         clock, searched_s = self.clock, self.clock.elapsed_s
+        missed: tuple[str, ...] = ()
         if stopped in (TIME_USED, TRIALS_DONE):
             given_s = self.budget.seconds if math.isfinite(self.budget.seconds) else searched_s
-            self.outcomes.cut(given_s, len(loop.records) + known, proposals.due)
+            missed = self.outcomes.cut(given_s, len(loop.records) + known, proposals.due)
         finalists = decide(self.worker, self.outcomes, clock, self.say)
         best = next((r for r in finalists if r.won), None)
         result = TuneResult(
             best, tuple(loop.records), tuple(finalists), seconds=clock.elapsed_s, resumed=known,
-            stopped=stopped, ready_s=clock.ready_s, searched_s=searched_s,
+            stopped=stopped, missed=missed, ready_s=clock.ready_s, searched_s=searched_s,
         )  # fmt: skip
         self.say(result)
         self.outcomes.save()

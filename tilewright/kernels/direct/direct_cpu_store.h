@@ -56,6 +56,39 @@ INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL out_t *bias, const 
 #endif
 }
 
+#if VECTOR >= 8 && DTYPE == 1
+typedef float eight __attribute__((ext_vector_type(8), aligned(4)));
+typedef float four __attribute__((ext_vector_type(4), aligned(4)));
+typedef float two __attribute__((ext_vector_type(2), aligned(4)));
+#define LANES2(v, at) __builtin_shufflevector(v, v, at, at + 1)
+#define LANES4(v, at) __builtin_shufflevector(v, v, at, at + 1, at + 2, at + 3)
+// Store the first `count` neighbours, whose number the compiler knows.
+INLINE void store_known(GLOBAL float *to, wide v, int count) {
+#if VECTOR == 16
+    if (count & 8) *(GLOBAL eight *)to = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+    if ((count & 12) == 12) *(GLOBAL four *)(to + 8) = LANES4(v, 8);
+    if ((count & 14) == 10) *(GLOBAL two *)(to + 8) = LANES2(v, 8);
+    if ((count & 14) == 14) *(GLOBAL two *)(to + 12) = LANES2(v, 12);
+#endif
+    if ((count & 12) == 4) *(GLOBAL four *)to = LANES4(v, 0);
+    if ((count & 14) == 2) *(GLOBAL two *)to = LANES2(v, 0);
+    if ((count & 14) == 6) *(GLOBAL two *)(to + 4) = LANES2(v, 4);
+    if (count & 1) to[count - 1] = v[count - 1];
+}
+// Load them; the others are 0.
+INLINE wide load_known(const GLOBAL float *from, int count) {
+    float v[VECTOR] __attribute__((aligned(4 * VECTOR)));
+    UNROLL for (int j = 0; j < VECTOR; j++) v[j] = 0;
+#if VECTOR == 16
+    if (count & 8) *(eight *)v = *(const GLOBAL eight *)from;
+#endif
+    if (count & 4) *(four *)(v + (count & 8)) = *(const GLOBAL four *)(from + (count & 8));
+    if (count & 2) *(two *)(v + (count & 12)) = *(const GLOBAL two *)(from + (count & 12));
+    if (count & 1) v[count - 1] = from[count - 1];
+    return *(wide *)v;
+}
+#endif
+
 // Store the first `count` lanes: of neighbouring channels from k on.
 INLINE void store_first(GLOBAL done_t *to, wide v, int k, int count SCALE_PARAMETER) {
     if (count == VECTOR) store_channels(to, v, k);
@@ -65,8 +98,6 @@ INLINE void store_first(GLOBAL done_t *to, wide v, int k, int count SCALE_PARAME
 #if VECTOR == 8 && DTYPE == 1
 // Store 4 to 7 of 8 neighbours.
 INLINE void store_some(GLOBAL float *to, wide v, int count) {
-    typedef float four __attribute__((ext_vector_type(4), aligned(4)));
-    typedef float two __attribute__((ext_vector_type(2), aligned(4)));
     *(GLOBAL four *)to = __builtin_shufflevector(v, v, 0, 1, 2, 3);
     if (count == 5) to[4] = v[4];
     if (count == 6) *(GLOBAL two *)(to + 4) = __builtin_shufflevector(v, v, 4, 5);
@@ -74,18 +105,29 @@ INLINE void store_some(GLOBAL float *to, wide v, int count) {
 }
 #endif
 
-// nchw: VECTOR pixels of VECTOR channels from k on become the first `lanes` channels of `count` pixels.
+// nchw: VECTOR pixels of VECTOR channels from k on become the first `lanes` channels of `count` pixels; inside of the
+// image there are `most`.
 INLINE void store_turned(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, wide rows[VECTOR],
-                         int count, int plane, int k, int lanes SCALE_PARAMETER) {
+                         int count, int most, int plane, int k, int lanes SCALE_PARAMETER) {
     turn_lanes(rows);
     UNROLL for (int v = 0; v < VECTOR; v++) {
         if (v >= lanes) continue;
 #if ADD_TURNED
         wide b = BIAS ? (wide)(out_load(bias + k + v)) : (wide)(0);
-        rows[v] = before_pool_lanes(rows[v], b, load_first(z + (offset_t)v * plane, count));
+        const GLOBAL out_t *from = z + (offset_t)v * plane;
+        wide residual;
+#if VECTOR >= 8 && DTYPE == 1
+        if (count == most && most < VECTOR) residual = load_known(from, most);
+        else
+#endif
+            residual = load_first(from, count);
+        rows[v] = before_pool_lanes(rows[v], b, residual);
 #endif
         GLOBAL done_t *to = y + (offset_t)v * plane;
         if (count == VECTOR) store_columns(to, rows[v], k + v);
+#if VECTOR >= 8 && DTYPE == 1
+        else if (count == most) store_known(to, rows[v], most);
+#endif
 #if VECTOR == 8 && DTYPE == 1
         else if (count >= 4) store_some(to, rows[v], count);
 #endif
@@ -110,12 +152,13 @@ INLINE void store_vectors(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOB
                         lanes SCALE_ARGUMENT);
 #else
             wide out[VECTOR];
-            int count = TW_OUT - i < VECTOR ? TW_OUT - i : VECTOR;
+            const int most = TW_OUT - i < VECTOR ? TW_OUT - i : VECTOR;
+            int count = most;
             UNROLL for (int j = 0; j < VECTOR; j++)
                 out[j] = finish_output(acc, bias, z, at, a, b, j < count ? i + j : i, k, p, q, lanes);
             if (Q % TW != 0 && columns - i < count) count = columns - i;
-            store_turned(y + to, bias, z + (ADD_TURNED ? to : 0), out, count, OUT_ROWS * OUT_COLUMNS, k + a * VECTOR,
-                         lanes SCALE_ARGUMENT);
+            store_turned(y + to, bias, z + (ADD_TURNED ? to : 0), out, count, most, OUT_ROWS * OUT_COLUMNS,
+                         k + a * VECTOR, lanes SCALE_ARGUMENT);
 #endif
         }
 }

@@ -66,6 +66,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     out_bytes = word_bytes(pr) if combine != NONE else DTYPE_BYTES[pr.dtype_out]
     copied = cf["x"] in COPIES
     run = 32 if pixels_on_m(pr) else 4 * out_bytes * 4
+    useful = pr.n * pr.p * pr.q * pr.k / (tiling.tile * tiling.tiles)
+    lone = alone(pr, out_bytes) or (combine == NONE and not _stores_fours(pr))
     return GpuWork(
         blocks=blocks, threads=tiling.threads, registers=registers(pr, cf),
         resident=resident(device, registers(pr, cf), tiling.threads, tiling.shared_bytes, cf["mb"]),
@@ -77,11 +79,11 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=WAVEFRONT * (waves * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128
                                 + _far_lines(pr, cf, tiling, steps)),
         load_bytes=float(x_bytes * _missed(pr, device, cf, tiling) + w_bytes),
-        store_sectors=tiling.tile * (ALONE if alone(pr, out_bytes) else out_bytes / min(32, run)),
+        store_sectors=tiling.tile * (ALONE * useful if lone else out_bytes / min(32, run)),
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
         cluster=cf["sc"], shares=cf["sg"], combine=combine,
         partial_bytes=0.0 if combine == NONE else tile_bytes * tiling.tiles * cf["sg"],
-        tile_bytes=tile_bytes, useful=pr.n * pr.p * pr.q * pr.k / (tiling.tile * tiling.tiles),
+        tile_bytes=tile_bytes, useful=useful,
         register_intensity=2.0 * 256 * pieces / (16 * (cf["mt"] + cf["nt"])),
         block_intensity=2.0 * tiling.tile / (tiling.kb + tiling.pb),
         more_launches=int(copied),
@@ -89,6 +91,11 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         tensor_cycles=fragments * pieces * warps * multiplies * _cycles(product, device),
         turn_cycles=COPY_CYCLES / (cf["stages"] - 1),
     )  # fmt: skip
+
+
+def _stores_fours(pr: Problem) -> bool:
+    """Whether a thread stores its four neighbouring outputs at once (Y_VECTOR)."""
+    return (pr.kg if pr.layout_out == "nhwc" else pr.p * pr.q) % 4 == 0
 
 
 def _far_lines(pr: Problem, cf: Values, tiling: ProductTiling, steps: int) -> float:
