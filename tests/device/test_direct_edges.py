@@ -58,6 +58,15 @@ def test_tiles_past_an_edge_are_stored(text: str, change: dict[str, int], cpu: R
     verified(cpu, problem, Config.make("direct", BASE | dict(cs=words) | change))
 
 
+@pytest.mark.parametrize("pixels", range(1, 16))
+def test_pixels_of_a_part_of_a_vector_are_stored(pixels: int, cpu: Runtime) -> None:
+    """Whole tiles of so many columns, and one past the edge; z is read in the same parts."""
+    v = min(16 if pixels > 7 else 8, cpu.device.lanes)
+    problem = Problem.parse(f"n1c3h2w{2 * pixels + pixels // 2}k{2 * v + 1}r1s1u1-f32+bias+add0.5+relu")
+    tile = dict(v=v, tk=1, th=1, nk=1, nh=1, nw=1, tw=pixels, cs=3, x=0)
+    verified(cpu, problem, Config.make("direct", BASE | tile))
+
+
 @pytest.mark.parametrize("layout", ("", "-nhwc"))
 def test_channels_of_a_part_of_the_widest_vector_are_stored(layout: str, cpu: Runtime) -> None:
     v = min(16, cpu.device.lanes)

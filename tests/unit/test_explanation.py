@@ -188,7 +188,7 @@ def test_runner_up_and_noise() -> None:
     assert str(second["within_noise"]).startswith("yes")
     assert (second["configs_within_noise"], second["configs_tried"]) == (1, 4)
     rough = record("toy:mode=1.one=7.t=4", 11.0, 5.0)  # its interval is wide, and nobody compared it
-    compared = [replace(one, compared=True) for one in HISTORY]
+    compared = [replace(one, standing=Standing.FINALIST) for one in HISTORY]
     assert found([*compared, rough])["runner_up"]["configs_within_noise"] == 1
     for alone in (HISTORY[-1:], HISTORY[:1]):  # the winner, or another
         assert not found(alone).get("runner_up")
