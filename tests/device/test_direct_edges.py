@@ -58,7 +58,7 @@ def test_tiles_past_an_edge_are_stored(text: str, change: dict[str, int], cpu: R
     verified(cpu, problem, Config.make("direct", BASE | dict(cs=words) | change))
 
 
-@pytest.mark.parametrize("pixels", range(1, 16))
+@pytest.mark.parametrize("pixels", (*range(1, 15), 17, 28))
 def test_pixels_of_a_part_of_a_vector_are_stored(pixels: int, cpu: Runtime) -> None:
     """Whole tiles of so many columns, and one past the edge; z is read in the same parts."""
     v = min(16 if pixels > 7 else 8, cpu.device.lanes)
