@@ -75,6 +75,7 @@ INLINE void store_known(GLOBAL float *to, wide v, int count) {
     if ((count & 14) == 6) *(GLOBAL two *)(to + 4) = LANES2(v, 4);
     if (count & 1) to[count - 1] = v[count - 1];
 }
+
 // Load them; the others are 0.
 INLINE wide load_known(const GLOBAL float *from, int count) {
     float v[VECTOR] __attribute__((aligned(4 * VECTOR)));

@@ -1,5 +1,6 @@
 // pointwise: 1x1 convolutions of nchw, y[n,k,px] = epilogue(sum over c of x[n,c,px] * w[k,c]), by the tensor cores of
-// sm_90a, in f16, bf16 and tf32, of planes that begin at multiples of 16 bytes.
+// sm_90a, in f16, bf16 and tf32. Planes may begin anywhere (STRANDS, pointwise_tile.h); of layers with a stride thin.cu
+// has made planes of the pixels that are read.
 //
 // A layer of 1x1 has few products for each byte of x, and few for each output: what comes in and what goes out take as
 // long as what is multiplied, so the three go on side by side. A span is 128 bytes of a plane. Each plane is spans, the
@@ -10,7 +11,7 @@
 //   warpgroups 0 .. TEAMS - 1   multiply 64 pixels each by KB output channels (teams, bn), and store their sums; of one
 //                               tile, or each of every TEAMS-th by itself (TURNS)
 //   a thread behind them        sends spans of CHANNELS planes (a step), STAGES steps ahead (stages), as boxes of a
-//                               tensor map, swizzled; and with them the step's filter, which comes once where it stays
+//                               tensor map; and with them the step's filter, which comes once where it stays
 //                               (KEEPS)
 //
 // Blocks stay for more tiles, of the same output channels.
