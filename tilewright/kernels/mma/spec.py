@@ -25,6 +25,7 @@ from tilewright.kernels.mma.tile import (
     products,
     row_pieces,
     run_chunks,
+    stores_fours,
     tiling_of,
     ways,
 )
@@ -169,7 +170,6 @@ def _packed_bytes(pr: Problem, tiling: ProductTiling, cf: Values) -> int:
 
 
 def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> Values:
-    whole = pr.kg % 4 == 0 if pixels_on_m(pr) else pr.p * pr.q % 4 == 0
     sums_bytes = word_bytes(pr) * cf["sg"] * max(pr.z_elements, tiling.tiles * tiling.tile)
     way, product = cf["x"], products(pr, cf["x"])
     x_bytes = pr.x_bytes + 16 * row_pieces(pr, tiling.pb)  # the last pieces of a plane's row may lie past x
@@ -187,6 +187,6 @@ def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> V
         CLUSTER=cf["sc"], CS=1, **share_defines(cf["combine"], cf["sc"], cf["sg"]),
         K_TILES=tiling.k_tiles, P_TILES=1, Q_TILES=tiling.q_tiles, N=view.n, **layer_defines(pr, view),
         PADDED=int(any(pr.pad)),
-        Y_VECTOR=int(whole and aligned), K_FASTEST=k_fastest(pr),
+        Y_VECTOR=int(stores_fours(pr) and aligned), K_FASTEST=k_fastest(pr),
         SHARED_BYTES=tiling.shared_bytes, OFFSET64=offset64(most_bytes),
     )  # fmt: skip

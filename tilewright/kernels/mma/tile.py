@@ -76,6 +76,11 @@ def pixels_on_m(pr: Problem) -> bool:
     return channels_together(pr)
 
 
+def stores_fours(pr: Problem) -> bool:
+    """Whether a thread's four neighbouring outputs are never cut by an edge of y (Y_VECTOR)."""
+    return (pr.kg if pixels_on_m(pr) else pr.p * pr.q) % 4 == 0
+
+
 def threads(cf: Values) -> int:
     """Threads of a block."""
     return 32 * cf["wm"] * cf["wn"] * cf["sb"]

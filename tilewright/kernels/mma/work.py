@@ -16,6 +16,7 @@ from tilewright.kernels.mma.tile import (
     products,
     registers,
     row_pieces,
+    stores_fours,
     tiling_of,
 )
 from tilewright.kernels.products import (
@@ -67,7 +68,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     copied = cf["x"] in COPIES
     run = 32 if pixels_on_m(pr) else 4 * out_bytes * 4
     useful = pr.n * pr.p * pr.q * pr.k / (tiling.tile * tiling.tiles)
-    lone = alone(pr, out_bytes) or (combine == NONE and not _stores_fours(pr))
+    lone = alone(pr, out_bytes) or (combine == NONE and not stores_fours(pr))
     return GpuWork(
         blocks=blocks, threads=tiling.threads, registers=registers(pr, cf),
         resident=resident(device, registers(pr, cf), tiling.threads, tiling.shared_bytes, cf["mb"]),
@@ -91,11 +92,6 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         tensor_cycles=fragments * pieces * warps * multiplies * _cycles(product, device),
         turn_cycles=COPY_CYCLES / (cf["stages"] - 1),
     )  # fmt: skip
-
-
-def _stores_fours(pr: Problem) -> bool:
-    """Whether a thread stores its four neighbouring outputs at once (Y_VECTOR)."""
-    return (pr.kg if pr.layout_out == "nhwc" else pr.p * pr.q) % 4 == 0
 
 
 def _far_lines(pr: Problem, cf: Values, tiling: ProductTiling, steps: int) -> float:
