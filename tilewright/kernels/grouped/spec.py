@@ -8,10 +8,11 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
+from tilewright.kernels.grouped import channels as grouped_channels
 from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.grouped import runs as grouped_runs
+from tilewright.kernels.grouped.channels import across
 from tilewright.kernels.grouped.tile import (
-    across,
     blocks_of,
     body_of,
     channels_read,
@@ -99,6 +100,9 @@ class Grouped(Family):
         if over_columns(problem, device, config["v"]):
             loop = rolled(problem, device, config["v"], config["th"], config["tw"])
             return grouped_columns.blueprint(problem, device, config.values, loop)
+        if grouped_channels.takes(problem, device, config["v"], config["th"], config["tw"]):
+            loop = rolled(problem, device, config["v"], config["th"], config["tw"])
+            return grouped_channels.blueprint(problem, device, config.values, loop)
         return _blueprint(problem, device, config.values, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
@@ -107,6 +111,8 @@ class Grouped(Family):
             return grouped_runs.work(problem, device, config.values)
         if over_columns(problem, device, config["v"]):
             return grouped_columns.work(problem, device, config.values)
+        if grouped_channels.takes(problem, device, config["v"], config["th"], config["tw"]):
+            return grouped_channels.work(problem, device, config.values)
         return work_of(problem, device, config.values)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
@@ -134,10 +140,13 @@ RULES = (
     Rule("columns", lambda problem, device, v, th, tw:
          not over_columns(problem, device, v) or grouped_columns.fits(problem, v, th, tw),
          "vectors past the end of a row, or more input than a thread has room for"),
+    Rule("lines", lambda problem, device, v, th, tw:
+         not grouped_channels.takes(problem, device, v, th, tw) or grouped_channels.fits(problem, v, th, tw),
+         "more input under a tile than a thread has room for"),
     Rule("pixels", lambda problem, device, v, tw:
          not over_runs(problem, device, v) or grouped_runs.fits(problem, device, v, tw),
          "vectors past the end of an image, or more sums than registers"),
-    Rule("row", lambda problem, device, v, tw: row_fits(problem, device, v, tw),
+    Rule("row", lambda problem, device, v, th, tw: row_fits(problem, device, v, th, tw),
          "more inputs under a row of outputs than PoCL keeps apart, for a large dilation or stride"),
     POOL_APART,
 )  # fmt: skip

@@ -5,8 +5,10 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
+from tilewright.kernels.grouped import channels as grouped_channels
 from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.grouped import runs as grouped_runs
+from tilewright.kernels.grouped.channels import across
 from tilewright.kernels.limits import MOST_BODY
 from tilewright.kernels.tile import NONE, columns_under
 from tilewright.kernels.word import word_registers
@@ -15,11 +17,6 @@ from tilewright.problem import Problem
 # Inputs of a row that a CPU's compiler keeps apart. With 1,200 it took 33 s (1,040: 0.4 s), the layer 10 ms
 # (3 ms); with 65,536 vectors of 16 they overflow the stack, which ends the process.
 MOST_ROW = 1040
-
-
-def across(pr: Problem) -> bool:
-    """Whether the lanes of a vector are groups: of a depthwise layer with contiguous channels."""
-    return pr.cg == pr.kg == 1 and pr.layout_in == pr.layout_out == "nhwc"
 
 
 def channels_read(pr: Problem, v: int) -> int:
@@ -89,9 +86,10 @@ def rolled(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
     return device.is_gpu and th == 1 and tw > 1 and 2 * body // pr.r <= MOST_BODY
 
 
-def row_fits(pr: Problem, device: Device, v: int, tw: int) -> bool:
+def row_fits(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
     """Whether a CPU's thread can hold the inputs of a row under its outputs, those between taps too."""
-    return device.is_gpu or over_columns(pr, device, v) or columns_under(pr, tw) <= MOST_ROW
+    copied = over_columns(pr, device, v) or grouped_channels.takes(pr, device, v, th, tw)
+    return device.is_gpu or copied or columns_under(pr, tw) <= MOST_ROW
 
 
 def registers(pr: Problem, v: int, th: int, tw: int) -> int:

@@ -6,8 +6,8 @@ from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.floor import least_flops
 from tilewright.kernels.family import Values
+from tilewright.kernels.grouped.channels import across
 from tilewright.kernels.grouped.tile import (
-    across,
     blocks_of,
     channels_read,
     items_of,

@@ -1,0 +1,125 @@
+"""The grouped family on CPU cores, depthwise in nhwc (``grouped_channels.cu``): lanes over channels."""
+
+from __future__ import annotations
+
+from tilewright.arithmetic import ceil_div, offset64
+from tilewright.device import Device
+from tilewright.kernels.family import Blueprint, Values
+from tilewright.kernels.requant import requant_defines
+from tilewright.kernels.split_k import left_bytes, share_defines
+from tilewright.kernels.tile import (
+    View,
+    columns_under,
+    image_defines,
+    layer_defines,
+    rows_under,
+    single_tile_defines,
+)
+from tilewright.kernels.whole_sums import whole_sums
+from tilewright.kernels.word import PACKED_FLAT, dtype_code, filter_bytes, word_bytes, word_registers, words
+from tilewright.kernels.work import CpuWork
+from tilewright.problem import Problem
+
+# Of a filter with more taps copies always pay (7x7 of 256 channels at 56x56: 1353 -> 604 us). With fewer, where
+# lines are long and channels few, tall tiles that read in place are faster yet (3x3 of 32 channels at 112x112
+# by 4x2 117 us, 160 by copies, 230 to 300 by wide tiles in place; of 192 at 28x28 113, 78 and more).
+FEW_TAPS = 9
+NEAR_BYTES = 128 << 10  # of an item's copied input, and so of a tile's: most is in the L2 cache
+ITEMS_EACH = 8  # items per core, if there are enough rows: with fewer, cores wait for the last one
+RUNS = 32  # runs of items per core, each a block. With 8, PoCL gave one of two cores up to twice as many
+# Instructions of a core: per item, vector copied, vector stored.
+ITEM, COPYING, STORING = 150.0, 12.0, 16.0
+
+
+def across(pr: Problem) -> bool:
+    """Whether the lanes of a vector may be groups: of a depthwise layer with contiguous channels."""
+    return pr.cg == pr.kg == 1 and pr.layout_in == pr.layout_out == "nhwc"
+
+
+def takes(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
+    """Whether a config is of this kernel: of ``grouped.cu`` are tall tiles of few taps, and far dilations."""
+    if device.is_gpu or v == 1 or not across(pr) or copied_bytes(pr, v, 1, 1) > NEAR_BYTES:
+        return False
+    return pr.r * pr.s > FEW_TAPS or th <= tw
+
+
+def copied_bytes(pr: Problem, v: int, rows: int, columns: int) -> int:
+    """Bytes of the input that an item copies for ``rows`` and ``columns`` of outputs."""
+    return word_bytes(pr) * v * rows_under(pr, rows) * columns_under(pr, columns)
+
+
+def row_stays(pr: Problem, device: Device, cf: Values) -> bool:
+    """Whether the inputs of a line stay in registers beside a tile's sums, not read again for each tap."""
+    vectors = columns_under(pr, cf["tw"]) + cf["th"] * cf["tw"] + 2
+    return vectors * max(cf["v"] * word_registers(pr), device.lanes) <= device.regs_per_thread
+
+
+def item_sides(pr: Problem, device: Device, cf: Values) -> tuple[int, int]:
+    """Rows and columns of an item: whole rows, as many as stay near and leave work for all cores."""
+    v, th, tw = cf["v"], cf["th"], cf["tw"]
+    columns, rows = pr.q, pr.p
+    while columns > tw and copied_bytes(pr, v, th, columns) > NEAR_BYTES:
+        columns = max(tw, ceil_div(columns, 2 * tw) * tw)
+    enough = ITEMS_EACH * device.units
+    while rows > th and (
+        copied_bytes(pr, v, rows, columns) > NEAR_BYTES or _items(pr, v, rows, columns) < enough
+    ):
+        rows = max(th, ceil_div(rows, 2 * th) * th)
+    return rows, columns
+
+
+def fits(pr: Problem, v: int, th: int, tw: int) -> bool:
+    """Whether the input of a tile has room on the stack of a thread."""
+    return copied_bytes(pr, v, th, tw) <= NEAR_BYTES
+
+
+def _items(pr: Problem, v: int, rows: int, columns: int) -> int:
+    return pr.n * (pr.k // v) * ceil_div(pr.p, rows) * ceil_div(pr.q, columns)
+
+
+def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprint:
+    """Return the launch, or two if there is a pool; ``rolled``: the filter's rows are a loop."""
+    rows, columns = item_sides(pr, device, cf)
+    blocks = min(_items(pr, cf["v"], rows, columns), RUNS * device.units)
+    defines = dict(
+        VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"], ROLLED=int(rolled),
+        ROW_STAYS=int(row_stays(pr, device, cf)), ITEM_ROWS=rows, ITEM_COLUMNS=columns,
+        P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
+        MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1, DTYPE=dtype_code(pr), N=pr.n,
+        **layer_defines(pr, View.unflattened(pr), by_group=False), **image_defines(pr, View.unflattened(pr)),
+        **single_tile_defines(), **requant_defines(pr), **share_defines(cf["combine"]),
+        OFFSET64=offset64(4 * pr.x_elements, 4 * pr.z_elements),
+    )  # fmt: skip
+    return whole_sums(
+        "grouped", pr, cf["combine"], blocks, 1, defines, filter_bytes(pr),
+        (("DTYPE", dtype_code(pr)), ("PACK_K", 1), ("PACK_C", words(pr)), ("PACK_FLAT", 1)),
+        packing=PACKED_FLAT, source="grouped_channels.cu",
+    )  # fmt: skip
+
+
+def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
+    """Count the work of a config."""
+    v, th, tw = cf["v"], cf["th"], cf["tw"]
+    rows, columns = item_sides(pr, device, cf)
+    items = _items(pr, v, rows, columns)
+    blocks = min(items, RUNS * device.units)
+    run, taps = items / blocks, pr.r * pr.s
+    tiles = run * ceil_div(min(rows, pr.p), th) * ceil_div(min(columns, pr.q), tw)
+    vectors = tiles * th * tw
+    line = columns_under(pr, tw) if row_stays(pr, device, cf) else pr.s * tw
+    seen = tiles * line * (pr.r if th == 1 else rows_under(pr, th))
+    copied = copied_bytes(pr, v, rows, columns)
+    tap_bytes = float(word_bytes(pr) * taps * v)
+    intensity = 2.0 * taps * vectors / max(1.0, seen)
+    return CpuWork(
+        blocks=blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
+        combine=cf["combine"], partial_bytes=left_bytes(pr, cf["combine"]),
+        useful=pr.z_elements / (blocks * vectors * v),
+        register_intensity=intensity, block_intensity=intensity,
+        vectors=th * tw + (line if row_stays(pr, device, cf) else 0) + 2, width=v * word_registers(pr),
+        multiply_adds=vectors * taps * (2 if pr.is_integer else 1),
+        filter_loads=tiles * taps * th, input_loads=seen, turns=round(tiles * taps),
+        copying=run * (ITEM + COPYING * copied / (word_bytes(pr) * v)), storing=STORING * vectors,
+        filter_bytes=run * tap_bytes, filter_once_bytes=run * tap_bytes, filter_tile_bytes=tap_bytes,
+        input_bytes=seen * v * word_bytes(pr), input_tile_bytes=0,
+    )  # fmt: skip
