@@ -1,4 +1,4 @@
-"""The grouped family on a CPU, depthwise in nhwc: lanes over channels of copied pixels."""
+"""The grouped family on a CPU in nhwc: lanes over channels of copied pixels."""
 
 from __future__ import annotations
 
@@ -37,6 +37,22 @@ LAYERS = (
     ("n1c8h12w3000k8r1s13p0x6g8-f32-nhwc", dict(tw=4)),  # rows in parts
     ("n1c128h1w1100k128r1s3p0x256d1x256g128-f32-nhwc", dict(tw=8)),
 )
+# Lanes of a group share their input, lanes of several groups have each their own.
+GROUPS = (
+    ("n1c32h9w13k32r3s3p1g8-f32-nhwc+bias+relu", dict(v=4)),
+    ("n1c32h9w13k32r3s3p1g8-f32-nhwc+bias+relu", dict(v=8)),
+    ("n2c64h11w10k64r3s3p1u2g8-f32-nhwc+add0.5", dict(v=8)),
+    ("n2c64h11w10k64r3s3p1u2g32-f32-nhwc+add0.5", dict(v=8, tw=3)),
+    ("n1c32h10w9k32r5s3p4x1d2x1g4-f16-nhwc+silu", dict(v=8, tw=7)),
+    ("n1c32h10w9k32r5s3p4x1d2x1g16-bf16-nhwc+bias", dict(v=8, tw=7)),
+    ("n1c32h10w9k32r3s3p1g16-f64-nhwc", dict(v=4)),
+    ("n1c32h10w9k32r3s3p1g8-f64-nhwc+bias", dict(v=2, th=2)),
+    ("n1c64h8w9k64r3s3p1g4-f8-nhwc", dict(v=8, th=3)),
+    ("n1c24h8w9k72r3s3p1g3-f32-nhwc+relu", dict(v=8, th=2)),  # 8 channels in, 24 out
+    ("n1c18h8w9k24r3s2p1x0g6-f32-nhwc", dict(v=4)),  # 3 in, 4 out: copied number by number
+    ("n1c32h12w14k32r3s3p1g8-f32-nhwc+maxpool2", dict(v=8, combine=2)),
+    ("n3c32h1w1k32r1s1g4-f32-nhwc+bias", dict(v=8, tw=1)),
+)
 
 
 def _config(problem: Problem, change: dict[str, int], device: Device) -> Config:
@@ -54,7 +70,7 @@ def _plan(text: str, change: dict[str, int], cpu: Runtime) -> Plan:
     return plan
 
 
-@pytest.mark.parametrize(("text", "change"), LAYERS)
+@pytest.mark.parametrize(("text", "change"), LAYERS + GROUPS)
 def test_layers(text: str, change: dict[str, int], cpu: Runtime) -> None:
     agrees(_plan(text, change, cpu))
 
@@ -70,6 +86,21 @@ def test_nan_and_infinity_meet_padding(cpu: Runtime) -> None:
     """A tap that is not finite makes NaN of padding, and what is beyond an image is not read."""
     problem = Problem.parse("n1c16h9w9k16r5s5p2g16-f32-nhwc")
     verified(cpu, problem, _config(problem, {}, cpu.device))
+
+
+def test_lanes_of_several_groups(cpu: Runtime) -> None:
+    """As many as a CPU has."""
+    for group in (2, 4, 8):
+        plan = _plan(f"n1c64h9w13k64r3s3p1g{64 // group}-f32-nhwc+bias", dict(v=cpu.device.lanes), cpu)
+        assert dict(plan.blueprint.defines)["ACROSS"] == (group < cpu.device.lanes)
+        agrees(plan)
+
+
+def test_vectors_are_parts_of_groups_or_whole_ones(cpu: Runtime) -> None:
+    layers = ("c48h9w9k48r3s3p1g8", "c48h9w9k48r3s3p1g4", "c32h9w9k64r3s3p1g32", "c40h9w9k40r3s3p1g20")
+    for text, wide in zip(layers, ((1, 2), (1, 2, 4), (1, 2), (1, 2, 4, 8)), strict=True):
+        (vectors, *_) = GROUPED.params(Problem.parse(f"n1{text}-f32-nhwc"), cpu.device)
+        assert tuple(v for v in vectors.values if v <= 8) == wide
 
 
 def test_rows_are_shared_out(cpu: Runtime) -> None:

@@ -1,4 +1,4 @@
-"""The grouped family on CPU cores, depthwise in nhwc (``grouped_channels.cu``): lanes over channels."""
+"""The grouped family on CPU cores in nhwc (``grouped_channels.cu``): lanes over output channels."""
 
 from __future__ import annotations
 
@@ -16,13 +16,22 @@ from tilewright.kernels.tile import (
     single_tile_defines,
 )
 from tilewright.kernels.whole_sums import whole_sums
-from tilewright.kernels.word import PACKED_FLAT, dtype_code, filter_bytes, word_bytes, word_registers, words
+from tilewright.kernels.word import (
+    PACKED_FLAT,
+    dtype_code,
+    filter_bytes,
+    in_tiles,
+    word_bytes,
+    word_registers,
+    words,
+)
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import Problem
 
-# Of a filter with more taps copies always pay (7x7 of 256 channels at 56x56: 1353 -> 604 us). With fewer, where
-# lines are long and channels few, tall tiles that read in place are faster yet (3x3 of 32 channels at 112x112
-# by 4x2 117 us, 160 by copies, 230 to 300 by wide tiles in place; of 192 at 28x28 113, 78 and more).
+# Of a depthwise filter with more taps copies always pay (7x7 of 256 channels at 56x56: 1353 -> 604 us). With
+# fewer, and where lines are long and channels few, tall tiles that read in place are faster yet (3x3 of 32
+# channels at 112x112 by 4x2 117 us, 160 by copies, 230 to 300 by wide tiles in place; of 192 at 28x28 113 us,
+# 78 by copies).
 FEW_TAPS = 9
 NEAR_BYTES = 128 << 10  # of an item's copied input, and so of a tile's: most is in the L2 cache
 ITEMS_EACH = 8  # items per core, if there are enough rows: with fewer, cores wait for the last one
@@ -36,16 +45,33 @@ def across(pr: Problem) -> bool:
     return pr.cg == pr.kg == 1 and pr.layout_in == pr.layout_out == "nhwc"
 
 
+def over_groups(pr: Problem, v: int) -> bool:
+    """Whether the lanes of a vector are output channels of several groups, not of one."""
+    return v > pr.kg
+
+
+def possible(pr: Problem, device: Device) -> bool:
+    """Whether the kernel computes the layer; words of four i8 are left to ``grouped.cu``."""
+    in_nhwc = pr.layout_in == pr.layout_out == "nhwc"
+    return not device.is_gpu and in_nhwc and pr.groups > 1 and (across(pr) or not pr.is_integer)
+
+
+def divides(pr: Problem, v: int) -> bool:
+    """Whether vectors fill one group, or several that have as many inputs as outputs."""
+    return pr.kg % v == 0 or (pr.cg == pr.kg and v % pr.kg == pr.k % v == 0)
+
+
 def takes(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
     """Whether a config is of this kernel: of ``grouped.cu`` are tall tiles of few taps, and far dilations."""
-    if device.is_gpu or v == 1 or not across(pr) or copied_bytes(pr, v, 1, 1) > NEAR_BYTES:
+    if v == 1 or not possible(pr, device) or copied_bytes(pr, v, 1, 1) > NEAR_BYTES:
         return False
-    return pr.r * pr.s > FEW_TAPS or th <= tw
+    return pr.cg > 1 or pr.r * pr.s > FEW_TAPS or th <= tw
 
 
 def copied_bytes(pr: Problem, v: int, rows: int, columns: int) -> int:
     """Bytes of the input that an item copies for ``rows`` and ``columns`` of outputs."""
-    return word_bytes(pr) * v * rows_under(pr, rows) * columns_under(pr, columns)
+    channels = v if over_groups(pr, v) else pr.cg
+    return word_bytes(pr) * channels * rows_under(pr, rows) * columns_under(pr, columns)
 
 
 def row_stays(pr: Problem, device: Device, cf: Values) -> bool:
@@ -68,32 +94,41 @@ def item_sides(pr: Problem, device: Device, cf: Values) -> tuple[int, int]:
     return rows, columns
 
 
-def fits(pr: Problem, v: int, th: int, tw: int) -> bool:
-    """Whether the input of a tile has room on the stack of a thread."""
-    return copied_bytes(pr, v, th, tw) <= NEAR_BYTES
+def fits(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
+    """Whether the input of a tile has room on the stack of a thread, and lanes of several groups one row.
+
+    Of more rows the compiler makes broadcasts of numbers in place of shuffles, and spills what they give.
+    """
+    mixed = possible(pr, device) and over_groups(pr, v) and pr.cg > 1
+    if not takes(pr, device, v, th, tw):
+        return not mixed
+    return copied_bytes(pr, v, th, tw) <= NEAR_BYTES and (th == 1 or not mixed)
 
 
 def _items(pr: Problem, v: int, rows: int, columns: int) -> int:
-    return pr.n * (pr.k // v) * ceil_div(pr.p, rows) * ceil_div(pr.q, columns)
+    return pr.n * (pr.k // max(v, pr.kg)) * ceil_div(pr.p, rows) * ceil_div(pr.q, columns)
 
 
 def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprint:
     """Return the launch, or two if there is a pool; ``rolled``: the filter's rows are a loop."""
+    over = over_groups(pr, cf["v"])
     rows, columns = item_sides(pr, device, cf)
     blocks = min(_items(pr, cf["v"], rows, columns), RUNS * device.units)
     defines = dict(
         VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"], ROLLED=int(rolled),
         ROW_STAYS=int(row_stays(pr, device, cf)), ITEM_ROWS=rows, ITEM_COLUMNS=columns,
         P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
-        MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1, DTYPE=dtype_code(pr), N=pr.n,
+        ACROSS=int(over), CG=pr.cg, KG=pr.kg, DTYPE=dtype_code(pr), N=pr.n,
+        MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1,
         **layer_defines(pr, View.unflattened(pr), by_group=False), **image_defines(pr, View.unflattened(pr)),
         **single_tile_defines(), **requant_defines(pr), **share_defines(cf["combine"]),
         OFFSET64=offset64(4 * pr.x_elements, 4 * pr.z_elements),
     )  # fmt: skip
+    pack = (("DTYPE", dtype_code(pr)), ("PACK_K", 1 if over else cf["v"]), ("PACK_C", words(pr)))
     return whole_sums(
         "grouped", pr, cf["combine"], blocks, 1, defines, filter_bytes(pr),
-        (("DTYPE", dtype_code(pr)), ("PACK_K", 1), ("PACK_C", words(pr)), ("PACK_FLAT", 1)),
-        packing=PACKED_FLAT, source="grouped_channels.cu",
+        (*pack, ("PACK_FLAT", 1)) if over else pack,
+        packing=PACKED_FLAT if over else in_tiles(cf["v"], words(pr)), source="grouped_channels.cu",
     )  # fmt: skip
 
 
@@ -103,23 +138,27 @@ def work(pr: Problem, device: Device, cf: Values) -> CpuWork:
     rows, columns = item_sides(pr, device, cf)
     items = _items(pr, v, rows, columns)
     blocks = min(items, RUNS * device.units)
-    run, taps = items / blocks, pr.r * pr.s
-    tiles = run * ceil_div(min(rows, pr.p), th) * ceil_div(min(columns, pr.q), tw)
+    over = over_groups(pr, v)
+    run = items / blocks
+    tiles = run * ceil_div(rows, th) * ceil_div(columns, tw) * (1 if over else pr.kg // v)
     vectors = tiles * th * tw
-    line = columns_under(pr, tw) if row_stays(pr, device, cf) else pr.s * tw
-    seen = tiles * line * (pr.r if th == 1 else rows_under(pr, th))
-    copied = copied_bytes(pr, v, rows, columns)
-    tap_bytes = float(word_bytes(pr) * taps * v)
-    intensity = 2.0 * taps * vectors / max(1.0, seen)
+    stays = row_stays(pr, device, cf)
+    line = columns_under(pr, tw) if stays else pr.s * tw
+    seen = tiles * pr.cg * line * (pr.r if th == 1 else rows_under(pr, th))  # inputs loaded
+    shuffles = seen / 2 if over and pr.cg > 1 else 0.0  # instructions as those that copy
+    copied = copied_bytes(pr, v, rows, columns) / (word_bytes(pr) * v)  # vectors
+    tap_bytes = float(word_bytes(pr) * pr.terms * v)  # of a tile
+    intensity = 2.0 * pr.terms * vectors / max(1.0, seen)
     return CpuWork(
         blocks=blocks, dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
         combine=cf["combine"], partial_bytes=left_bytes(pr, cf["combine"]),
         useful=pr.z_elements / (blocks * vectors * v),
         register_intensity=intensity, block_intensity=intensity,
-        vectors=th * tw + (line if row_stays(pr, device, cf) else 0) + 2, width=v * word_registers(pr),
-        multiply_adds=vectors * taps * (2 if pr.is_integer else 1),
-        filter_loads=tiles * taps * th, input_loads=seen, turns=round(tiles * taps),
-        copying=run * (ITEM + COPYING * copied / (word_bytes(pr) * v)), storing=STORING * vectors,
-        filter_bytes=run * tap_bytes, filter_once_bytes=run * tap_bytes, filter_tile_bytes=tap_bytes,
-        input_bytes=seen * v * word_bytes(pr), input_tile_bytes=0,
+        vectors=th * tw + (line if stays else 0) + 2, width=v * word_registers(pr),
+        multiply_adds=vectors * pr.terms * (2 if pr.is_integer else 1),
+        filter_loads=tiles * pr.terms * th, input_loads=seen, turns=round(tiles * pr.terms),
+        copying=run * (ITEM + COPYING * copied) + shuffles, storing=STORING * vectors,
+        filter_bytes=tiles * tap_bytes, filter_once_bytes=run * max(1, pr.kg // v) * tap_bytes,
+        filter_tile_bytes=tap_bytes,
+        input_bytes=seen * (v if over else 1) * word_bytes(pr), input_tile_bytes=0,
     )  # fmt: skip

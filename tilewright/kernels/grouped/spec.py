@@ -72,7 +72,11 @@ class Grouped(Family):
         gpu, together = device.is_gpu, problem.k if across(problem) else problem.kg
         most = min(device.lanes // word_registers(problem), 16)
         widths = (1, 2, 4) if gpu else up_to(max(4, most), (1, 2, 4, 8, 16))
-        vectors = Param("v", tuple(v for v in widths if together % v == 0), "output channels of a vector")
+        if grouped_channels.possible(problem, device):
+            widths = tuple(v for v in widths if grouped_channels.divides(problem, v))
+        else:
+            widths = tuple(v for v in widths if together % v == 0)
+        vectors = Param("v", widths, "output channels of a vector")
         wide, tall = "output columns a thread", problem.p
         if grouped_runs.takes(problem, device):
             vectors = Param("v", grouped_runs.widths(problem, most), "pixels of a vector")
@@ -141,8 +145,8 @@ RULES = (
          not over_columns(problem, device, v) or grouped_columns.fits(problem, v, th, tw),
          "vectors past the end of a row, or more input than a thread has room for"),
     Rule("lines", lambda problem, device, v, th, tw:
-         not grouped_channels.takes(problem, device, v, th, tw) or grouped_channels.fits(problem, v, th, tw),
-         "more input under a tile than a thread has room for"),
+         grouped_channels.fits(problem, device, v, th, tw),
+         "more input under a tile than a thread has room for, or several rows of a vector's groups"),
     Rule("pixels", lambda problem, device, v, tw:
          not over_runs(problem, device, v) or grouped_runs.fits(problem, device, v, tw),
          "vectors past the end of an image, or more sums than registers"),

@@ -65,6 +65,8 @@ def body_of(pr: Problem, device: Device, v: int, th: int, tw: int) -> int:
     """Multiply-adds of one iteration over the channels; on a CPU of whole vectors."""
     if over_columns(pr, device, v):
         return pr.r * pr.s * th * tw
+    if grouped_channels.takes(pr, device, v, th, tw):
+        return pr.r * pr.s * th * tw * (pr.cg if grouped_channels.over_groups(pr, v) else 1)
     each = 1 if across(pr) else channels_read(pr, v)
     return pr.r * pr.s * th * tw * each * (v if device.is_gpu else 1)
 
