@@ -51,15 +51,16 @@ _HOMES = {
         "ArrayError", "BudgetError", "CompileError", "ConfigError", "DeviceError", "OutOfMemory",
         "OutputError", "PeerError", "ProblemError", "RunError", "StoreError", "TilewrightError",
     ), "errors"),
+    "BoundCall": "plans.bound_call", "Budget": "tuning.budget", "Packed": "plans.packed",
     "Config": "kernels.config", "Device": "device", "Problem": "problem", "Store": "store",
     "TuneResult": "tuning.events",
 }  # fmt: skip
 
 __all__ = [
-    "ArrayError", "BudgetError", "Check", "CompileError", "Config", "ConfigError", "Device", "DeviceError",
-    "Epilogue", "LayerPlan", "Measurement", "OutOfMemory", "OutputError", "PeerError", "Pool", "Problem",
-    "ProblemError", "Record", "RunError", "Store", "StoreError", "TilewrightError", "TuneResult", "conv2d",
-    "forget", "plan", "tune",
+    "ArrayError", "BoundCall", "Budget", "BudgetError", "Check", "CompileError", "Config", "ConfigError",
+    "Device", "DeviceError", "Epilogue", "LayerPlan", "Measurement", "OutOfMemory", "OutputError", "Packed",
+    "PeerError", "Pool", "Problem", "ProblemError", "Record", "RunError", "Store", "StoreError",
+    "TilewrightError", "TuneResult", "conv2d", "forget", "plan", "tune",
 ]  # fmt: skip
 
 

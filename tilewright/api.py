@@ -92,7 +92,7 @@ def conv2d(
             float8_e4m3fn or int8. A NumPy array (bfloat16 and float8 from ml_dtypes), a PyTorch tensor
             (channels_last works too) or a CuPy array. An array that is not contiguous is copied first on the
             CPU, and refused on a GPU.
-        w: filter, always (K, C / groups, R, S), of x's dtype.
+        w: filter, always (K, C / groups, R, S), of x's dtype. One that is not contiguous is copied.
         bias: (K,), or None. Its dtype is x's, except int32 for int8 and float16 for float8.
         z: residual, or None; shaped like the convolution before any pool, of the bias's dtype.
         alpha: factor of the convolution.

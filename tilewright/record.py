@@ -156,10 +156,16 @@ class Search:
         raced: the families that were searched together, except those that the budget left untried; None if
             unknown.
         cut: if the budget ended the search, that budget, as a lower bound.
+        untried: the families that it left untried.
     """
 
     raced: tuple[str, ...] | None = None
     cut: Spent | None = None
+    untried: tuple[str, ...] = ()
+
+    def asked(self, names: Iterable[str]) -> bool:
+        """Whether it was to find the fastest of all these families, as far as its budget went."""
+        return self.raced is None or {*names} <= {*self.raced, *self.untried}
 
 
 @dataclass(frozen=True)
@@ -231,9 +237,9 @@ class Record:
 
 
 def tally(records: Iterable[Record]) -> str:
-    """Count the outcomes, the most common first: "3 compile, 1 timeout"; empty if there are none."""
+    """Count the outcomes, the most common first: "3 compile, 1 wrong"; empty if there are none."""
     outcomes = Counter(record.outcome for record in records)
-    return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
+    return ", ".join(f"{count} {Outcome(outcome).name.lower()}" for outcome, count in outcomes.most_common())
 
 
 def unfinished(history: Sequence[Record], winner: Record) -> Record | None:

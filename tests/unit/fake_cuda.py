@@ -33,6 +33,7 @@ class FakeCupy:
         self.module: Any = ModuleType("cupy")
         self.module.ndarray = ndarray
         self.module.empty = lambda shape, dtype: ndarray(np.empty(shape, dtype))
+        self.module.ascontiguousarray = lambda a: ndarray(np.ascontiguousarray(a.data_))
         self.module.cuda = SimpleNamespace(
             Device=_Guard, get_current_stream=lambda: SimpleNamespace(ptr=self.stream)
         )

@@ -127,7 +127,7 @@ def test_a_family_has_the_best_newest_time_of_the_current_kernels(
     assert raced(request, runtime, None) == raced(request, runtime, box) == untried
     wrong = {"outcome": "correctness", "measurement": None}
     box.add_all([record(**wrong), record("tiles:t=2.u=0", **wrong), record("tiles:t=4.u=0", **wrong)])
-    assert raced(request, runtime, box) == {"tiles": "none right: 3 correctness", "others": "not tried"}
+    assert raced(request, runtime, box) == {"tiles": "none right: 3 wrong", "others": "not tried"}
     box.add_all([record(us=5.0), record(us=9.0004), record("tiles:t=2.u=0", 12.0)])
     box.add(record("tiles:t=4.u=0", 1.0, context={"compiler": "old"}))
     box.add(record("tiles:t=4.u=0", 1.0, problem=LAYER + "-nhwc"))

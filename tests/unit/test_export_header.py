@@ -62,6 +62,18 @@ def test_every_family_has_a_header(one: Family) -> None:
     assert taken
 
 
+@pytest.mark.parametrize(("layer", "family"), [
+    ("n1c512h7w7k512r1s1-f16", "pointwise"), ("n1c512h8w8k512r1s1-f16", "pointwise"),
+    ("n1c64h14w14k64r3s3p1-f16-nhwc", "hopper"),
+])  # fmt: skip
+def test_swizzles_have_the_names_of_the_driver(layer: str, family: str) -> None:
+    """A row of 144 bytes has none."""
+    problem, device, one = Problem.parse(layer), for_architecture("sm_90"), family_of(family)
+    found = [bundled(problem, device, sample(one, problem, device, random.Random(i))) for i in range(12)]
+    named = {name for each in found for name in re.findall(r"CU_TENSOR_MAP_SWIZZLE_(\w+)", header(each))}
+    assert named and named <= {"NONE", "32B", "64B", "128B"}
+
+
 @pytest.mark.parametrize(("name", "layer", "said"), [
     ("direct", "n1c20h9w9k24r3s3p1-f32", True), ("direct", "n2c20h9w9k24r3s3p1g2-f32-nhwc", True),
     ("direct", "n4c20h3w3k24r3s3-f32", False),  # packed as 1x1 filters of 180 channels

@@ -120,6 +120,14 @@ def test_folder_that_others_can_write_is_refused(mode: int, tmp_path: Path) -> N
         cache_folder.folder()
 
 
+def test_a_relative_folder_stays_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", f"relative-{tmp_path.name}")
+    for name in ("one", "another"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        assert cache_folder.folder().parent == tmp_path / "one"
+
+
 def test_folder_that_cannot_be_made_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "file" / "cache"))

@@ -406,6 +406,16 @@ def test_a_folder_that_others_can_write_is_refused(path: Path) -> None:
         Store(path)
 
 
+@pytest.mark.parametrize("mode", (0o775, 0o1777))
+def test_a_file_that_a_user_named_may_lie_where_a_group_writes_or_in_a_folder_like_tmp(
+    mode: int, path: Path
+) -> None:
+    path.parent.chmod(mode)
+    Store(path).add(record())
+    assert Store(path).info().records == 1
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_each_error_has_its_own_advice(path: Path) -> None:
     store, full = Store(path), "PRAGMA max_page_count = 1"  # as many as there are
     store.add(record())

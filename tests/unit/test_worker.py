@@ -225,6 +225,23 @@ def test_a_child_that_cannot_start() -> None:
         worker.run(CONFIG)
 
 
+def test_a_child_that_the_system_does_not_start() -> None:
+    with (
+        Worker(Job(PROBLEM), command=["/no/such/program"]) as worker,
+        pytest.raises(RunError, match="cannot start: .*No such file"),
+    ):
+        worker.run(CONFIG)
+
+
+@pytest.mark.parametrize(("name", "value"), [("executable", ""), ("frozen", True)])
+def test_a_program_that_embeds_python_is_not_started_again(
+    name: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, name, value, raising=False)
+    with Worker(Job(PROBLEM)) as worker, pytest.raises(RunError, match="embeds Python"):
+        worker.run(CONFIG)
+
+
 @pytest.mark.parametrize("kills", [1, 2])
 def test_a_child_that_is_killed_while_it_starts_is_replaced_once(
     kills: int, worker: Worker, tmp_path: Path

@@ -80,6 +80,29 @@ def in_place(seen: ArrayView, advice: str = "") -> Array:
     )
 
 
+def contiguous(seen: ArrayView) -> Array:
+    """Return the array, or a contiguous copy: for a filter, which is packed anyway.
+
+    On a GPU its library makes the copy, on its current stream.
+
+    Raises:
+        OutOfMemory: there is no room for it.
+    """
+    if seen.device == "cpu" or seen.contiguous:
+        return in_place(seen)
+    try:
+        if seen.library == "torch":
+            return seen.array.contiguous()
+        module = sys.modules[seen.library]
+        with module.cuda.Device(seen.index):
+            return module.ascontiguousarray(seen.array)
+    except (MemoryError, RuntimeError) as error:
+        if "OutOfMemory" not in type(error).__name__:
+            raise
+        wanted = f"{math.prod(seen.shape) * DTYPE_BYTES[seen.dtype]:,} bytes on {seen.device}"
+        raise OutOfMemory(f"no room for a copy of {seen.name} of {wanted}") from error
+
+
 def on_host(array: Array) -> Array:
     """Return a CPU array as a NumPy array over the same bytes."""
     if isinstance(array, np.ndarray):

@@ -42,5 +42,6 @@ def commit() -> str:
 
 
 def _git(folder: Path, *command: str) -> str:
-    how: dict[str, Any] = dict(capture_output=True, text=True, timeout=10, check=True)
-    return str(subprocess.run(["git", "-C", str(folder), *command], **how).stdout).strip()
+    how: dict[str, Any] = dict(capture_output=True, timeout=10, check=True)
+    said: bytes = subprocess.run(["git", "-C", str(folder), *command], **how).stdout
+    return said.decode("utf-8", "replace").strip()

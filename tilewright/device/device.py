@@ -158,7 +158,7 @@ class Device:
     def orders_blocks(self) -> bool:
         """Whether a block sees what another one of the launch wrote before it incremented an atomic counter.
 
-        CUDA's fences guarantee it, and the caches of CPU cores are coherent. OpenCL C 1.2 does not: its
+        CUDA's fences guarantee it, and on a CPU those of the compiler. OpenCL C 1.2 does not: its
         ``mem_fence`` orders the accesses of one work-item, its atomics order nothing, and the L1 caches of
         many GPUs are not coherent.
         """

@@ -116,27 +116,64 @@ class _Winners:
         self._request, self._device, self._store = request, device, store
         self._families = {family.name: family for family in families}
         self._sources = Sources(families, device, compiler)
+        self._asked = request.problem, device.key, request.deterministic, self._sources
         self.seen: set[Config] = set()
 
     def own(self, verify: Verify | None) -> Iterator[tuple[Config, Provenance]]:
-        """Yield the layer's winner; then hints that pass ``verify``, or all hints if it is None."""
-        tried = 0
+        """Yield the layer's winner; then hints that pass ``verify``, or all hints if it is None.
+
+        Where there is no winner, but rough times of an unfinished search, or of some families alone, they are
+        compared with those of the likeliest hint, which is timed in the same way when it is verified.
+        """
         with self._unread():
-            for config, basis in self._known():
-                if basis is Basis.STORED or verify is None:
-                    self.seen.add(config)
-                    yield config, Provenance(basis, verified=basis is Basis.STORED)
-                    continue
-                if (tried := tried + 1) > MOST_VERIFIED:
-                    return
-                with _verifying:
-                    record = verify(config)
-                if record is None:
-                    return
+            best, basis = best_so_far(self._store, *self._asked)
+            config = _config(best) if best else None
+            if config and basis is Basis.STORED:
                 self.seen.add(config)
-                _remember(self._store, self._sources.signed(record))
-                if record.outcome == Outcome.CORRECT and record.deterministic >= self._request.deterministic:
-                    yield config, Provenance(basis)
+                yield config, Provenance(Basis.STORED)
+            compare = config is not None and basis is Basis.UNFINISHED and verify is not None
+            for hint, why in self._hints(verify, compare):
+                if compare:
+                    break
+                yield hint, why
+            if basis is Basis.UNFINISHED:
+                best, basis = best_so_far(self._store, *self._asked)
+                if best and (config := _config(best)):
+                    self.seen.add(config)
+                    yield config, Provenance(basis, options=_options(self._request, self._device))
+
+    def _hints(self, verify: Verify | None, one: bool) -> Iterator[tuple[Config, Provenance]]:
+        """Yield legal hints, likeliest first, each once it has passed ``verify``; none if ``one``, and the
+        likeliest has passed before.
+        """
+        tried, known = 0, self._known()
+        for hint in likely(self._store, *self._asked):
+            if (config := self._legal(hint.record)) is None:
+                continue
+            if config in known:
+                if one:
+                    return
+                continue
+            if verify is None:
+                self.seen.add(config)
+                yield config, Provenance(hint.basis, verified=False)
+                continue
+            if (tried := tried + 1) > MOST_VERIFIED:
+                return
+            with _verifying:
+                record = verify(config)
+            if record is None:
+                return
+            self.seen.add(config)
+            _remember(self._store, self._sources.signed(record))
+            if record.outcome == Outcome.CORRECT and record.deterministic >= self._request.deterministic:
+                yield config, Provenance(hint.basis)
+
+    def _known(self) -> set[Config]:
+        """Configs that are right here, by these kernels: there is nothing to verify."""
+        newest = self._store.newest(self._request.problem, self._device.key, right=True)
+        right = [one.record for one in newest if not one.imported and one.is_of(self._sources)]
+        return {config for config in map(_config, right) if config}
 
     def alike(self) -> Iterator[tuple[Config, str]]:
         """Yield legal winners of similar layers, each with its layer; unverified, as the model's choices."""
@@ -146,19 +183,6 @@ class _Winners:
                 config = self._legal(record)
                 if config and self._families[config.family].deterministic(config) >= deterministic:
                     yield config, record.problem
-
-    def _known(self) -> Iterator[tuple[Config, Basis]]:
-        """Yield the store's winner, then legal hints, likeliest first; the store is read lazily.
-
-        Raises:
-            StoreError: the store cannot be used.
-        """
-        asked = self._request.problem, self._device.key, self._request.deterministic, self._sources
-        if (best := self._store.best(*asked)) and (config := _config(best)):
-            yield config, Basis.STORED
-        for hint in likely(self._store, *asked):
-            if config := self._legal(hint.record):
-                yield config, hint.basis
 
     def _legal(self, record: Record) -> Config | None:
         return legal_config(record.config, self._families.values(), self._request.problem, self._device)
@@ -205,9 +229,28 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
 
 
 def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:
-    """Return the stored winner, if it is of exactly these kernels."""
+    """Return the stored winner, if it is of exactly these kernels, and of a search of all that may win."""
     sources = sources_for(request, runtime)
-    return store.best(request.problem, runtime.device.key, request.deterministic, sources)
+    best, basis = best_so_far(
+        store, request.problem, runtime.device.key, request.deterministic, sources
+    )
+    return best if basis is Basis.STORED else None
+
+
+def best_so_far(
+    store: Store, problem: Problem, device_key: str, deterministic: bool, sources: Sources
+) -> tuple[Record | None, Basis]:
+    """Return the best that is known here, and whether it is an answer.
+
+    It is not, but the best so far, if its search was of some families alone, or did not compare what it
+    found. One that was verified for its own sake is an answer.
+    """
+    best = store.best(problem, device_key, deterministic, sources)
+    if best is None or best.standing is None:
+        return best, Basis.STORED if best else Basis.UNSAID
+    won = [one.search for one in store.records(problem, device_key) if one.won and sources.has(one)]
+    finished = best.compared and any(search.asked(sources.names) for search in won)
+    return best, Basis.STORED if finished else Basis.UNFINISHED
 
 
 def sources_for(request: Request, runtime: Runtime) -> Sources:

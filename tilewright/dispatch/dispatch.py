@@ -13,7 +13,7 @@ from tilewright.kernels.config import Config
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.plan import Plan
 from tilewright.plans.plan_cache import CacheEntry, entry_of, evict_oldest, with_room
-from tilewright.plans.provenance import GUESSED, Basis, Provenance, Replaced
+from tilewright.plans.provenance import FROM_ELSEWHERE, GUESSED, Basis, Provenance, Replaced
 from tilewright.plans.request import Request
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Runtime
@@ -50,7 +50,7 @@ def layer_plan(request: Request, runtime: Runtime, store: Store | None = None) -
 
 def _kept(found: CacheEntry, plan: Plan, runtime: Runtime) -> LayerPlan:
     layer = LayerPlan(plan)
-    found.fill(layer, provisional=_had_no_room(plan) or plan.why.basis in GUESSED)
+    found.fill(layer, provisional=_had_no_room(plan) or plan.why.basis in (*GUESSED, *FROM_ELSEWHERE))
     evict_oldest(runtime, plan)
     found.tried()
     return layer
@@ -81,7 +81,8 @@ def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -
 
 
 def _take_winner(found: CacheEntry, guess: Plan, request: Request, runtime: Runtime, store: Store) -> None:
-    """Replace a guess by the stored winner's plan, if there is one now, or memory for it.
+    """Replace a guess, or a winner from elsewhere, by the stored winner's plan, if there is one now, or room
+    for it.
 
     If that fails, because the store is busy or memory is full, it is tried again later.
     """
@@ -90,6 +91,8 @@ def _take_winner(found: CacheEntry, guess: Plan, request: Request, runtime: Runt
     try:
         if best := stored(request, runtime, store):
             problem, config = request.problem, Config.parse(best.config)
+            if guess.why.basis in FROM_ELSEWHERE and config == guess.config:
+                return
             why = Provenance(Basis.STORED, remark=_instead(problem, config))
             _kept(found, Plan.make(runtime, problem, config, why), runtime)
     except TilewrightError:

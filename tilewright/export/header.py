@@ -190,7 +190,7 @@ def _image(image: TensorMap) -> str:
     arrays = ", ".join(f"{{{', '.join(map(str, row))}}}" for row in rows)
     return (
         f"    {{CU_TENSOR_MAP_DATA_TYPE_{image.dtype}, {arrays}, {copied[0]}, {copied[1]},\n"
-        f"     {{{', '.join(map(str, box))}}}, CU_TENSOR_MAP_SWIZZLE_{image.row_bytes}B}},\n"
+        f"     {{{', '.join(map(str, box))}}}, CU_TENSOR_MAP_SWIZZLE_{image.swizzle_name}}},\n"
     )
 
 

@@ -16,6 +16,11 @@ def _driver_name(size: int, rounds: bool) -> str:
     return "TFLOAT32" if rounds else f"UINT{8 * size}"
 
 
+def _swizzle_name(nbytes: int) -> str:
+    """What the driver calls a swizzle of that width, behind CU_TENSOR_MAP_SWIZZLE_; 0: none."""
+    return f"{nbytes}B" if nbytes else "NONE"
+
+
 @dataclass(frozen=True)
 class Im2colMap:
     """An image in nhwc, and the part that one instruction copies: some channels of pixels in raster order.
@@ -62,6 +67,11 @@ class Im2colMap:
     def swizzle(self) -> int:
         """Width of the swizzle in bytes."""
         return self.row_bytes
+
+    @property
+    def swizzle_name(self) -> str:
+        """What the driver calls the swizzle."""
+        return _swizzle_name(self.swizzle)
 
     @property
     def dims(self) -> tuple[int, int, int, int]:
@@ -125,6 +135,11 @@ class TiledMap:
     def swizzle(self) -> int:
         """Width of the swizzle in bytes, or 0 if there is none."""
         return self.row_bytes if self.row_bytes in SWIZZLES else 0
+
+    @property
+    def swizzle_name(self) -> str:
+        """What the driver calls the swizzle."""
+        return _swizzle_name(self.swizzle)
 
     @property
     def dims(self) -> tuple[int, int, int, int]:

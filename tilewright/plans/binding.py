@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tilewright.arrays.look import look
 from tilewright.arrays.use import (
+    contiguous,
     empty,
     in_place,
     on_host,
@@ -46,13 +47,16 @@ class Binding:
     def filter(self, w: ArrayView) -> Array:
         """Return the filter as ``Plan.pack`` reads it.
 
+        One that is not contiguous, as those of a model in channels_last, is copied.
+
         Raises:
-            ArrayError: wrong dtype, shape, device or strides.
+            ArrayError: wrong dtype, shape or device.
+            OutOfMemory: there is no room for the copy.
         """
         self._at_home(w)
         typed(w, self._problem.stored, f" for {self._name}")
         shaped(w, self._problem.w_shape, self._name)
-        return in_place(w)
+        return contiguous(w)
 
     def bind(self, given: Given, layout: str) -> tuple[Mapping[str, Array], Array]:
         """Return the kernel's operands except the filter, and the output as the caller gets it.

@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.arrays.look import look, look_at
 from tilewright.arrays.untraced import untraced
-from tilewright.arrays.use import current_stream, in_place, tell_written
+from tilewright.arrays.use import contiguous, current_stream, tell_written
 from tilewright.arrays.view import Array, ArrayView
 from tilewright.device import Device
 from tilewright.errors import DeviceError
@@ -116,14 +116,14 @@ class LayerPlan:
 
         Args:
             w: filter of shape (K, C / groups, R, S) in the problem's dtype, where the plan runs.
-                Contiguous on a GPU.
+                One that is not contiguous (a model in channels_last has such) is copied first.
 
         Returns:
             The packed filter. Changing ``w`` in place later may or may not change it: pack again.
 
         Raises:
-            ArrayError: wrong dtype, shape, device or strides.
-            OutOfMemory: there is no room for the packed filter.
+            ArrayError: wrong dtype, shape or device.
+            OutOfMemory: there is no room for the packed filter, or the copy.
             DeviceError: this process was forked from the one that opened the device.
         """
         seen = look("w", w)
@@ -263,7 +263,7 @@ class LayerPlan:
 
         def enqueue(own: StreamPlan) -> None:
             memories = {name: runtime.wrap(array) for name, array in arrays.items()}
-            packed = own.pack(runtime.wrap(in_place(w)), stream) if isinstance(w, ArrayView) else w
+            packed = own.pack(runtime.wrap(contiguous(w)), stream) if isinstance(w, ArrayView) else w
             memories["w"] = packed
             own.plan.run(memories, stream)
             if self._on_cpu and not runtime.unified:

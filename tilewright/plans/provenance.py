@@ -23,6 +23,7 @@ class Basis(StrEnum):
     KIN = "another device's"  # a winner of one with the same chip
     MODEL = "the model's choice"
     UNTUNED = "untuned: the model's choice"  # of a layer of which no winner is known
+    UNFINISHED = "untuned: the best so far"  # of a search that did not end, or of some families alone
     ALIKE = "untuned: a winner of a layer alike"  # of one that differs in its epilogue, say: hints.alike
     ALIKE_THERE = "a winner of a layer alike"  # on a device that is not here, or where its own cannot be used
     REFERENCE = "slow: the reference kernel, since no other could be used"
@@ -31,7 +32,7 @@ class Basis(StrEnum):
 
 
 FROM_ELSEWHERE = (Basis.SHIPPED, Basis.IMPORTED, Basis.OLDER, Basis.KIN)
-GUESSED = (Basis.UNTUNED, Basis.ALIKE)
+GUESSED = (Basis.UNTUNED, Basis.UNFINISHED, Basis.ALIKE)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -192,9 +192,17 @@ def file_of(spec: str) -> tuple[Path, str | None] | None:
     words = spec.split(":")  # the names of files and of their layers may have some
     for end in range(len(words), 0, -1):
         name, one = ":".join(words[:end]), ":".join(words[end:])
-        if "\0" not in name and Path(name).is_file():
+        if _is(name, Path.is_file):
             return Path(name), one if end < len(words) else None
     return None
+
+
+def _is(name: str, kind: Callable[[Path], bool]) -> bool:
+    """Whether a text is the name of a file or folder; some texts can be none: too long, or with a zero."""
+    try:
+        return kind(Path(name))
+    except (OSError, ValueError):
+        return False
 
 
 def _in_file(spec: str) -> bool:
@@ -248,7 +256,7 @@ def _unknown(spec: str) -> ProblemError:
     close = _close(spec, 1.0) or lower
     if "," in spec:
         hint = "separate layers with spaces, not commas"
-    elif spec and "\0" not in spec and Path(spec).is_dir():
+    elif spec and _is(spec, Path.is_dir):
         hint = "it is a folder: name a file in it"
     elif known := _known_head(spec):
         hint = f"{known} is known; a dtype or layout for it is given by --dtype and --layout"

@@ -29,11 +29,17 @@ def folder() -> Path:
     """
     given = os.environ.get("TILEWRIGHT_CACHE")
     try:
-        path = Path(given or _usual()).expanduser().absolute()
+        path = _absolute(given or _usual())
     except RuntimeError:
         what = f"{given}: there is no such home folder" if given else "of a user who has no home folder"
         raise StoreError(f"cache folder {what}; {_FIX}") from None
     return secure_folder(path)
+
+
+@lru_cache(maxsize=8)
+def _absolute(path: str) -> Path:
+    """Return the folder that a path named at its first use: the same one wherever the process goes."""
+    return Path(path).expanduser().absolute()
 
 
 def _usual() -> str:
@@ -127,8 +133,11 @@ def forgets(why: object) -> None:
     warn_once(f"nothing new is remembered: {why}", "nothing new is remembered")
 
 
-def secure_folder(path: Path, what: str = "cache folder", fix: str = _FIX) -> Path:
+def secure_folder(path: Path, what: str = "cache folder", fix: str = _FIX, given: bool = False) -> Path:
     """Make a folder with mode 0700, or check that nobody else can put files there.
+
+    ``given``: for a file that a user named. Then our group may write there, as many systems have it, and
+    anybody where files of others cannot be replaced, as in /tmp.
 
     Raises:
         StoreError: it is no folder, a link, not ours, or open to others; ``fix`` is the advice given.
@@ -142,8 +151,10 @@ def secure_folder(path: Path, what: str = "cache folder", fix: str = _FIX) -> Pa
         raise StoreError(f"{what} {path}: {error.strerror or error}; {fix}") from error
     if stat.S_ISLNK(info.st_mode):
         raise StoreError(f"{what} {path}: is a symbolic link, which is not followed; {fix}")
+    if given and info.st_mode & stat.S_ISVTX:
+        return path
     if hasattr(os, "getuid") and info.st_uid != os.getuid():
         raise StoreError(f"{what} {path}: belongs to another user; {fix}")
-    if hasattr(os, "getuid") and info.st_mode & 0o022:
+    if hasattr(os, "getuid") and info.st_mode & (0o002 if given else 0o022):
         raise StoreError(f"{what} {path}: others can write to it; {fix}")
     return path

@@ -70,8 +70,7 @@ def encoded(driver: Any, encode: Any, image: TensorMap, address: int) -> Map:
     """
     found = Map.aligned()
     kind = getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{image.dtype}")
-    width = f"{image.swizzle}B" if image.swizzle else "NONE"
-    swizzle = getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{width}")
+    swizzle = getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{image.swizzle_name}")
     if isinstance(image, TiledMap):
         copied: list[Any] = [(_u32 * 4)(*image.box), (_u32 * 4)(1, 1, 1, 1)]
     else:

@@ -46,7 +46,7 @@ class Database:
         if own:
             secure_folder(path.parent)
         else:
-            secure_folder(path.parent, "store in folder", "name a file in a folder of your own")
+            secure_folder(path.parent, "store in folder", "name a file in a folder of your own", given=True)
         regular_file(path, own)
 
     def use(self, work: Callable[[sqlite3.Connection], T], write: bool = False) -> T:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 # Fields of a Record that are not written under their own names: "context" has them as texts, except for the
 # source, which has a column of its own.
 _IN_CONTEXT = ("standing", "search", "versions", "shared_worst", "source")
-_CONTEXT_KEYS = ("stage", "raced", "worst", "cut_s", "cut_trials")  # all others are versions
+_CONTEXT_KEYS = ("stage", "raced", "worst", "cut_s", "cut_trials", "untried")  # all others are versions
 
 
 def to_json(record: Record) -> str:
@@ -42,13 +42,15 @@ def record_to_dict(record: Record) -> dict[str, Any]:
     data = asdict(record)
     for name in _IN_CONTEXT:
         del data[name]
-    context, (raced, cut) = record.versions.to_dict(), (record.search.raced, record.search.cut)
+    context, search = record.versions.to_dict(), record.search
     if record.standing:
         context["stage"] = record.standing.value
-    if raced is not None:
-        context["raced"] = " ".join(raced)
-    if cut:
-        context |= {"cut_s": f"{cut.seconds:.6g}", "cut_trials": str(cut.trials)}
+    if search.raced is not None:
+        context["raced"] = " ".join(search.raced)
+    if search.cut:
+        context |= {"cut_s": f"{search.cut.seconds:.6g}", "cut_trials": str(search.cut.trials)}
+    if search.untried:
+        context["untried"] = " ".join(search.untried)
     if record.shared_worst is not None:
         context["worst"] = repr(record.shared_worst)
     return data | {"context": context}
@@ -61,12 +63,13 @@ def read_context(context: Mapping[str, str]) -> dict[str, Any]:
         ValueError: a number is malformed.
     """
     others = dict(context)
-    stage, raced, worst, seconds, trials = (others.pop(name, None) for name in _CONTEXT_KEYS)
+    stage, raced, worst, seconds, trials, untried = (others.pop(name, None) for name in _CONTEXT_KEYS)
     return {
         "standing": {one.value: one for one in Standing}.get(stage or ""),
         "search": Search(
             None if raced is None else tuple(raced.split()),
             None if seconds is None or trials is None else Spent(float(seconds), int(trials)),
+            tuple((untried or "").split()),
         ),
         "versions": Versions.from_dict(others),
         "shared_worst": None if worst is None else float(worst),

@@ -101,10 +101,11 @@ def as_key(device_key: object) -> str:
 
 def ranked(newest: Iterable[Found], deterministic: bool, sources: Sources | None = None) -> list[Found]:
     """Return the correct ones of ``Store.newest``, best first: winners of comparisons, others that were
-    compared, then trials. A winner of other kernels than ``sources`` does not displace an older one.
+    compared, then trials and what was verified here, whose times are rough alike. A winner of other kernels
+    than ``sources`` does not displace an older one.
     """
     winners: list[Record] = []  # of comparisons, newest first
-    placed: list[tuple[tuple[bool, bool, int, float], Found]] = []
+    placed: list[tuple[tuple[bool, int, float], Found]] = []
     for found in newest:
         record = found.record
         right = record.is_right and _passed(found)
@@ -112,7 +113,7 @@ def ranked(newest: Iterable[Found], deterministic: bool, sources: Sources | None
             continue
         wins = record.won and not any(_overtakes(winner, record) for winner in winners)
         rank = 0 if wins else 1 if record.compared else 2
-        place = (found.imported, found.origin == VERIFIED, rank, record.measurement.high_us)
+        place = (found.imported, rank, record.measurement.high_us)
         placed.append((place, found))
         if record.won and not found.imported and found.is_of(sources):
             winners.append(record)

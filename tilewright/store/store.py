@@ -183,9 +183,10 @@ class Store:
 
         Returns:
             The best of the newest records of all configs, if correct: winners of comparisons first, then
-            others that were compared, each by the upper end of the time's confidence interval. A winner loses
-            its rank once another wins a later comparison that its family took part in: times of different
-            hours are less comparable. None if there is none.
+            others that were compared, then trials and what was found elsewhere and verified here, each by
+            the upper end of the time's confidence interval. A winner loses its rank once another wins a later
+            comparison that its family took part in: times of different hours are less comparable. None if
+            there is none.
 
         Raises:
             ProblemError: the problem string is malformed.

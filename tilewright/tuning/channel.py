@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from tilewright.errors import shortened, shown
+from tilewright.errors import RunError, shortened, shown
 
 Json = dict[str, Any]
 _END_S = 5.0  # to wait for a child that was killed; one that hangs in a driver may take longer to end
@@ -197,7 +197,13 @@ def python_child() -> tuple[list[str], dict[str, str]]:
     """Return the command and environment that run ``child``, wherever we stand.
 
     The current folder is kept off the child's path, so that a file in it cannot stand in for a library.
+
+    Raises:
+        RunError: we do not know of a Python to run: in a program that embeds it, or was frozen.
     """
+    if not sys.executable or getattr(sys, "frozen", False):
+        what = "this program embeds Python: there is none to run a worker process with"
+        raise RunError(f"{what}; tune the layer by `tilewright tune` where Python is installed")
     package = Path(__file__).resolve().parents[1]
     code = _CHILD.format(root=str(package.parent), name=package.name, init=str(package / "__init__.py"))
     return [sys.executable, "-c", code], {**os.environ, "PYTHONSAFEPATH": "1"}

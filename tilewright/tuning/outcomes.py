@@ -43,7 +43,7 @@ class Outcomes:
         self._newest: dict[str, Record] = {}
         self.tried: set[str] = set()  # configs of this search; the others were known before
         self.untried = set(families)  # those of which no config was tried, now or in an earlier search
-        self._raced = tuple(families)
+        self._raced, self._missed = tuple(families), tuple[str, ...]()
         self._unsaved: list[Record] = []
         self._saved, self._retry_at_s = False, -math.inf
         self._cut: Spent | None = None  # once its budget has ended the search
@@ -99,9 +99,9 @@ class Outcomes:
         Returns their names.
         """
         self._cut = Spent(float(f"{seconds:.6g}"), trials)  # as it is stored
-        missed = self.untried.intersection(due)
-        self._raced = tuple(name for name in self._families if name not in missed)
-        return tuple(sorted(missed))
+        self._missed = tuple(sorted(self.untried.intersection(due)))
+        self._raced = tuple(name for name in self._families if name not in self._missed)
+        return self._missed
 
     def keep(self, record: Record) -> Record:
         """Store an outcome at once.
@@ -109,7 +109,7 @@ class Outcomes:
         Raises:
             StoreError: the first one could not be stored. Later ones are retried while the search goes on.
         """
-        kept = self._sources.signed(replace(record, search=Search(self._raced, self._cut)))
+        kept = self._sources.signed(replace(record, search=Search(self._raced, self._cut, self._missed)))
         self._newest[kept.config] = kept
         self.untried.discard(kept.family)
         self.tried.add(kept.config)

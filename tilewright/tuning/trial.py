@@ -149,26 +149,35 @@ class Trials:
             _rehearse(self._runtime, blueprint, built, self.problem, packed_bytes)
 
 
+PAST = 0x7F  # each byte of a counter that is past its end
+
+
 def _rehearse(
     runtime: Runtime, blueprint: Blueprint, built: Sequence[Built], problem: Problem, packed_bytes: int
 ) -> None:
     """Launch one block of each kernel: PoCL makes machine code at the first launch, and keeps it on disk.
 
-    Its code differs with the block's size and, beyond 2^16 threads, with the grid's: then all is run.
+    Its code differs with the block's size and, beyond 2^16 threads, with the grid's: then all is run. A block
+    that takes its tiles from a counter finds none left.
     """
+    counters = {buffer.name for buffer in blueprint.workspace if buffer.zeroed}
     sizes = {b.name: b.nbytes for b in blueprint.workspace}
     sizes |= dict.fromkeys(EXTRAS, UNUSED_BYTES)
     sizes |= {operand.name: operand.nbytes for operand in problem.operands.values()}
     sizes |= dict(w=packed_bytes, packed=packed_bytes)
     loaded = {name: program for program in map(runtime.load, built) for name in program.kernels}
-    for launch in blueprint.launches:
-        if launch.kernel in NO_KERNELS:
-            continue
-        small = max(launch.work_items) < 1 << 16
+    launches = [launch for launch in blueprint.launches if launch.kernel not in NO_KERNELS]
+    small = [max(launch.work_items) < 1 << 16 for launch in launches]
+    shown = [
+        replace(launch, grid=(1, 1, 1)) if few else launch
+        for launch, few in zip(launches, small, strict=True)
+    ]
+    for launch in dict.fromkeys(shown):
         memories = [runtime.alloc(sizes[name]) for name in launch.args]
-        for memory in memories:
-            runtime.fill(memory, 0)
-        runtime.launch(loaded[launch.kernel], replace(launch, grid=(1, 1, 1)) if small else launch, memories)
+        for name, memory in zip(launch.args, memories, strict=True):
+            if name in counters:
+                runtime.fill(memory, PAST)
+        runtime.launch(loaded[launch.kernel], launch, memories)
         runtime.synchronize()
 
 

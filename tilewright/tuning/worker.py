@@ -226,7 +226,10 @@ class Worker:
 
     def _start(self) -> Channel:
         command, environment = python_child()
-        return Channel(self._command or command, environment)
+        try:
+            return Channel(self._command or command, environment)
+        except OSError as error:
+            raise RunError(f"the worker for {self.job.problem} cannot start: {error}") from error
 
 
 def _allowances_s(problem: Problem) -> dict[str, float]:

@@ -131,7 +131,11 @@ INLINE ushort float_half(float v) {
         load_fresh_run(VECTOR, fresh, p);                                                        \
         *(a) += vec_pack(fresh);                                                                 \
     }
+#if defined(__x86_64__) || defined(__aarch64__)  // a CPU: what the compiler has, since PoCL's mem_fence is empty
+#define FENCE() __atomic_thread_fence(__ATOMIC_ACQ_REL)
+#else
 #define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
+#endif
 #define FENCE_ALL()
 #define FENCE_EACH() FENCE()
 #define CHAIN_NEXT()

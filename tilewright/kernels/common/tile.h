@@ -144,8 +144,8 @@ INLINE void zero_tile(GLOBAL done_t *y, GLOBAL unsigned *arrived, Place at) {
 // Count this block in; the last of the blocks that share a tile learns that it is the last, and sees what the others
 // wrote before. A fence of CUDA is of the whole device, and of all that is known to have happened before it: behind a
 // barrier one thread's is the block's (each thread's took a launch 0.1 to 1 us more). A mem_fence of OpenCL orders one
-// work-item's memory (OpenCL 2.0 has fences of the device, but nobody must offer them): CPU cores' caches are coherent,
-// a GPU's need not be, so rule last_order leaves GPUs out (Device.orders_blocks).
+// work-item's memory (OpenCL 2.0 has fences of the device, but nobody must offer them), so on a CPU the fence is the
+// compiler's own, and rule last_order leaves GPUs out (Device.orders_blocks).
 INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, int blocks, SHARED int *is_last) {
     FENCE_EACH();
     BARRIER_ALL();

@@ -4,7 +4,7 @@
 // wherever the formula has it. If there is a pool, a second launch takes its values from the first's.
 //
 // x: nchw or nhwc (X_NHWC), w: kcrs as given, both in_t.  bias, z: out_t, y: final_t, z and y in Y_NHWC's layout.
-// size = |ALPHA| conv(|x|, |w|) + |BETA z| + |bias|, of which the error bound is a multiple (bound.py);
+// size = |ALPHA| conv(|x|, |w|) + |BETA z| + |bias|, of which the error bound is a multiple (error_bound.py);
 // a pool takes the largest of its window, or their mean, as it does with the values.
 // Example: one f32 product has 48 bits, so 32 of them add up in f64 without any rounding.
 
