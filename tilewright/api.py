@@ -74,6 +74,7 @@ def conv2d(
     math: str = "strict",
     scale: Array = None,
     family: Families = None,
+    store: Store | None = None,
 ) -> Array:
     """Compute pool(activation(alpha * conv(x, w) + beta * z + bias)) with the fastest kernel known.
 
@@ -106,7 +107,8 @@ def conv2d(
         dilation: step between filter taps: one number, or (height, width).
         groups: number of independent groups of channels.
         out: array to write to; None: a new array of x's library, in x's layout.
-        device: None: the device that x is on. "numpy" or "opencl:N" choose how CPU arrays are computed.
+        device: None: the device that x is on, which need not be the one that ``tune`` and ``plan`` take.
+            "numpy" or "opencl:N" choose how CPU arrays are computed.
         layout: "nchw" or "nhwc", of x, z and the output.
         deterministic: use only kernels that give the same bits each time on the same device.
         math: how float32 is multiplied. "strict": in f32; "tf32": factors rounded to 11 bits; "accurate": on
@@ -115,6 +117,7 @@ def conv2d(
             clamp(round(scale[k] * v), -128, 127), with ties to even, NaN to -128; the output is then int8.
         family: use the fastest known kernel of this family, or of these; ``"plain"`` means those that
             sum up the formula's own products, not Winograd, Strassen, toeplitz or grouped_mma; None: all.
+        store: where tuned winners are looked up; None: your own store and the winners that ship.
 
     Returns:
         The output: (N, K, P, Q), or (N, P, Q, K) with ``layout="nhwc"``.
@@ -145,7 +148,7 @@ def conv2d(
     )  # fmt: skip
     runtime, families = runtime_for(given["x"], device), as_families(family)
     request = Request(problem, as_flag("deterministic", deterministic), families)
-    return layer_plan(request, runtime, default_store()).run(given, layout=layout)
+    return layer_plan(request, runtime, as_store(store) or default_store()).run(given, layout=layout)
 
 
 @untraced
@@ -162,7 +165,8 @@ def plan(
 
     Args:
         problem: the layer: a Problem, a problem string, or the name of a shipped layer: "R12", "resnet:R12".
-        device: "cpu", "cuda", "cuda:1", "opencl:0" or "numpy"; None: the first NVIDIA GPU, else the CPU.
+        device: "cpu", "cuda", "cuda:1", "opencl:0" or "numpy"; None: the first NVIDIA GPU, else the CPU
+            (``conv2d`` computes where its arrays are).
         deterministic: use only kernels that give the same bits each time.
         config: a kernel of your choice: a Config, its text ``"direct:..."``, or a name that
             ``tilewright configs`` lists; None: the fastest known.

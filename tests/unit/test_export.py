@@ -145,7 +145,7 @@ def test_cuda_files_compile_and_the_example_works(layer: str, arch: str, config:
     assert lines[: len(inputs)] == [f"given buffer{i} {one['nbytes']}" for i, one in inputs]
     launches = lines[len(inputs) :]
     assert launches[: len(expected_launches(about))] == expected_launches(about)
-    assert ("map 1 of buffer" in done.stdout) == any(one["image"] for one in about["launches"])
+    assert ("map 1 of buffer" in done.stdout) == any(one["tensor_map"] for one in about["launches"])
 
     y.reshape(-1)[0] += 100
     done = ran(folder, y)
@@ -159,12 +159,12 @@ def test_the_example_passes_an_image_as_a_tensor_map(tmp_path: Path) -> None:
     problem, device = Problem.parse("n2c64h14w12k64r3s3p1-f16-nhwc"), for_architecture("sm_90")
     config = Config.parse(HOPPER.replace("pieces=1", "pieces=0"))  # which threads copy
     plain = bundle(problem, device, config, "given", lambda plan: compile_cuda(plan, "sm_90"))
-    assert b"tw_image" not in files(plain)["layer.h"]
+    assert b"tw_tensor_map" not in files(plain)["layer.h"]
     (launch,) = plain.run
     image = Im2colMap(2, 64, 12, 14, 2, (-1, -1), (-1, -1), (1, 1), 64, 128)
     last = replace(image, lower=(-2, 0), upper=(0, -2), stride=(2, 1), box_channels=16, box_pixels=24)
     planes = TiledMap(2, 48, 36, 14, 3, 32, 64)
-    images = (replace(launch, image=one) for one in (image, last, planes))
+    images = (replace(launch, tensor_map=one) for one in (image, last, planes))
     mapped = replace(plain, run=(next(images), launch, *images))
     for name, data in files(mapped).items():
         (tmp_path / name).write_bytes(data)

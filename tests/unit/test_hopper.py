@@ -554,8 +554,8 @@ def test_a_warp_beside_those_that_multiply_where_the_copy_engine_copies() -> Non
     assert threads == {0: 256, 1: 160}
     assert registers_at_most(256, 1, 65536) == 255 and registers_at_most(288, 2, 65536) == 96  # 5 warps of 20
     launch = HOPPER.blueprint(R12, H100, _config(pieces=1)).launches[0]
-    assert launch.image is not None and launch.block == (160, 1, 1)
-    assert HOPPER.blueprint(R12, H100, _config()).launches[0].image is None
+    assert launch.tensor_map is not None and launch.block == (160, 1, 1)
+    assert HOPPER.blueprint(R12, H100, _config()).launches[0].tensor_map is None
 
 
 def test_patches_of_1x1_filters_have_the_buffers_of_their_filters() -> None:

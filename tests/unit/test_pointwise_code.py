@@ -99,7 +99,7 @@ CONFIG = Config.make("pointwise", dict(bn=64, teams=2, turns=0, chunks=8, mb=1, 
 def test_a_copy_takes_128_bytes_of_a_step_s_planes(text: str, columns: int, rounds: bool) -> None:
     problem = Problem.parse(text)
     (launch,) = KIND.blueprint(problem, H100, CONFIG).launches
-    found = launch.image
+    found = launch.tensor_map
     assert isinstance(found, TiledMap)
     assert found.legal
     assert (found.row_bytes, found.rounds) == (128, rounds)
@@ -116,7 +116,7 @@ def test_a_copy_takes_144_bytes_of_a_strand_s_planes(
     text: str, columns: int, dims: tuple[int, ...], rows: int
 ) -> None:
     (launch,) = KIND.blueprint(Problem.parse(text), H100, CONFIG).launches
-    found = launch.image
+    found = launch.tensor_map
     assert isinstance(found, TiledMap)
     assert found.legal
     assert (found.row_bytes, found.swizzle, found.dims) == (144, 0, dims)
@@ -128,5 +128,5 @@ def test_an_unaligned_input_is_copied_before() -> None:
     aligned, other = (KIND.blueprint(problem, H100, CONFIG, aligned=which) for which in (True, False))
     assert [launch.kernel for launch in aligned.launches] == ["pointwise"]
     assert [launch.kernel for launch in other.launches] == ["nhwc", "pointwise"]
-    assert other.launches[1].image == aligned.launches[0].image
+    assert other.launches[1].tensor_map == aligned.launches[0].tensor_map
     assert (aligned.packed_bytes, aligned.pack) == (other.packed_bytes, other.pack)

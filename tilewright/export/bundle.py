@@ -99,9 +99,9 @@ class Bundle:
         return self.device.is_cuda
 
     @property
-    def images(self) -> tuple[TensorMap, ...]:
+    def tensor_maps(self) -> tuple[TensorMap, ...]:
         """Images that launches take as tensor maps, each once; none in OpenCL, which takes addresses only."""
-        found = [one.image for one in self.run if one.image is not None]
+        found = [one.tensor_map for one in self.run if one.tensor_map is not None]
         return tuple(dict.fromkeys(found)) if self.cuda else ()
 
     def program_of(self, kernel: str) -> str:

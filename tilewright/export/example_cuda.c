@@ -50,8 +50,8 @@ static CUfunction function(const tw_launch *launch) {
     return found;
 }
 
-#ifdef TW_IMAGES
-static CUtensorMap encoded(const tw_image *image, CUdeviceptr address) {
+#ifdef TW_TENSOR_MAPS
+static CUtensorMap encoded(const tw_tensor_map *image, CUdeviceptr address) {
     CUtensorMap map;
     if (image->box[0]) {
         TRY(cuTensorMapEncodeTiled(&map, image->type, 4, (void *)address, image->size, image->pitch, image->box,
@@ -81,10 +81,10 @@ static void enqueue(const tw_launch *launch, CUfunction kernel) {
         TRY(cuMemcpyDtoDAsync(filter, buffers[launch->argument[0]], bytes, 0));
         return;
     }
-#ifdef TW_IMAGES
+#ifdef TW_TENSOR_MAPS
     CUtensorMap map;
-    if (launch->image) {
-        map = encoded(launch->image, buffers[launch->argument[0]]);
+    if (launch->map) {
+        map = encoded(launch->map, buffers[launch->argument[0]]);
         arguments[0] = &map;
     }
 #endif

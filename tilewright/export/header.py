@@ -16,7 +16,7 @@ _DTYPES = (*STORED, "i32")  # a dtype's number is its index
 _POOLING = ("POOL", "POOL_SIZE", "POOL_STRIDE", "POOL_PAD")
 
 _MAPPED = (
-    "Where a launch has an image the first parameter is no pointer but a CUtensorMap, by value: what",
+    "Where a launch has a map the first parameter is no pointer but a CUtensorMap, by value: what",
     "cuTensorMapEncodeIm2col, or cuTensorMapEncodeTiled, makes of the image at the address of argument[0]",
     "(see encoded in example.c).",
 )
@@ -31,7 +31,7 @@ _NEEDED = (
 
 def header(bundle: Bundle) -> str:
     """Return the text of ``layer.h``."""
-    includes = "#include <cuda.h>\n" * bool(bundle.images) + "#include <math.h>\n#include <stddef.h>"
+    includes = "#include <cuda.h>\n" * bool(bundle.tensor_maps) + "#include <math.h>\n#include <stddef.h>"
     parts = [_about(bundle), _packing(bundle), f"\n#pragma once\n{includes}", _names(bundle)]
     parts += [_sizes(bundle.problem), _epilogue(bundle.problem), _bound(bundle.bound)]
     parts += [_buffers(bundle), _launches(bundle)]
@@ -58,7 +58,7 @@ def _about(bundle: Bundle) -> str:
             "A workspace serves one run at a time: streams side by side need one each.",
             "An OpenCL global size is grid * block; shared memory is declared in the source there, which is",
             "built with -cl-std=CL1.2.",
-            *(_MAPPED if bundle.images else ()),
+            *(_MAPPED if bundle.tensor_maps else ()),
             *(_CONSTANT if any(one.kernel == CONSTANT for one in bundle.run) else ()),
             "",
         )
@@ -143,29 +143,30 @@ def _launches(bundle: Bundle) -> str:
     most = max(len(launch.args) for launch in (*packs, *bundle.run))
     rows = {"PACK": packs, "RUN": bundle.run}
     counts = ", ".join(f"TW_{name}_LAUNCHES = {len(launches)}" for name, launches in rows.items())
-    none = "0, 0, {0}, {0}, 0, 0, 0, 0, {0}" + ", 0" * bool(bundle.images)
+    none = "0, 0, {0}, {0}, 0, 0, 0, 0, {0}" + ", 0" * bool(bundle.tensor_maps)
     tables = "\n".join(
         f"static const tw_launch TW_{name}[] = {{\n{''.join(_row(bundle, one) for one in launches)}"
         + ("};" if launches else f"    {{{none}}}}};  // none")
         for name, launches in rows.items()
     )
-    image = "    const tw_image *image;  // 0: every parameter is a pointer\n" if bundle.images else ""
+    own = "    const tw_tensor_map *map;  // 0: every parameter is a pointer\n" * bool(bundle.tensor_maps)
     return (
-        f"{_images(bundle)}\ntypedef struct {{\n"
+        f"{_tensor_maps(bundle)}\ntypedef struct {{\n"
         "    const char *program, *kernel;\n"
         "    unsigned grid[3], block[3], shared_bytes, cluster;  // grid in blocks; cluster along x\n"
         "    int chained, arguments;\n"
-        f"    int argument[{most}];\n{image}"
+        f"    int argument[{most}];\n{own}"
         f"}} tw_launch;\nenum {{ {counts} }};\n{tables}"
     )
 
 
-def _images(bundle: Bundle) -> str:
+def _tensor_maps(bundle: Bundle) -> str:
     """Return the arguments of cuTensorMapEncodeIm2col or -Tiled for each image; empty if there are none."""
-    if not bundle.images:
+    maps = bundle.tensor_maps
+    if not maps:
         return ""
     return (
-        f"\n#define TW_IMAGES {len(bundle.images)}\n"
+        f"\n#define TW_TENSOR_MAPS {len(maps)}\n"
         "typedef struct {\n"
         "    CUtensorMapDataType type;  // UINT: numbers are copied as bits; TFLOAT32: rounded on the way\n"
         "    cuuint64_t size[4];        // channels, columns, rows, images; nchw: columns first\n"
@@ -175,12 +176,13 @@ def _images(bundle: Bundle) -> str:
         "    cuuint32_t channels, pixels;  // what one instruction copies\n"
         "    cuuint32_t box[4];         // nchw, Tiled: the same, along each side; zeros: it is Im2col\n"
         "    CUtensorMapSwizzle swizzle;\n"
-        "} tw_image;  // interleave none, promotion L2_256B, fill none (zeros)\n"
-        f"static const tw_image TW_IMAGE[TW_IMAGES] = {{\n{''.join(map(_image, bundle.images))}}};\n"
+        "} tw_tensor_map;  // interleave none, promotion L2_256B, fill none (zeros)\n"
+        "static const tw_tensor_map TW_TENSOR_MAP[TW_TENSOR_MAPS] = {\n"
+        f"{''.join(map(_tensor_map, maps))}}};\n"
     )
 
 
-def _image(image: TensorMap) -> str:
+def _tensor_map(image: TensorMap) -> str:
     if isinstance(image, TiledMap):
         corners, steps, copied, box = [(0, 0), (0, 0)], (1, 1, 1, 1), (0, 0), image.box
     else:
@@ -199,10 +201,10 @@ def _row(bundle: Bundle, launch: Launch) -> str:
     kernel = f'"{program}", "{launch.kernel}"' if program else f'0, "{ZERO}"'
     grid, block = (", ".join(map(str, size)) for size in (launch.grid, launch.block))
     arguments = ", ".join(f"TW_BUF_{name.upper()}" for name in launch.args)
-    image = ""
-    if bundle.images:
-        image = f", &TW_IMAGE[{bundle.images.index(launch.image)}]" if launch.image else ", 0"
+    own = ""
+    if maps := bundle.tensor_maps:
+        own = f", &TW_TENSOR_MAP[{maps.index(launch.tensor_map)}]" if launch.tensor_map else ", 0"
     return (
         f"    {{{kernel}, {{{grid}}}, {{{block}}}, {launch.shared_bytes}, {launch.cluster}, "
-        f"{int(launch.chained)}, {len(launch.args)},\n     {{{arguments}}}{image}}},\n"
+        f"{int(launch.chained)}, {len(launch.args)},\n     {{{arguments}}}{own}}},\n"
     )

@@ -32,8 +32,8 @@ class Launch:
     problem does not have is bound to an unused buffer. Two names are no kernels: a launch of ``zero`` fills
     its one buffer argument with zero bytes (a memset), one of ``constant`` copies it into constant memory. A
     ``chained`` launch may start while the kernel before it still runs (programmatic dependent launch): its
-    kernel waits (CHAIN). With ``image`` the first argument is not an address but the tensor map of the data
-    there (CUDA; elsewhere the address).
+    kernel waits (CHAIN). With ``tensor_map`` the first argument is not an address but the tensor map of the
+    data there (CUDA; elsewhere the address).
     """
 
     kernel: str
@@ -43,7 +43,7 @@ class Launch:
     shared_bytes: int = 0
     cluster: int = 1
     chained: bool = False
-    image: TensorMap | None = None
+    tensor_map: TensorMap | None = None
 
     @cached_property
     def work_items(self) -> tuple[int, ...]:

@@ -195,7 +195,7 @@ class CudaRuntime:
             return
         try:
             prepared = loaded.prepared.get(launch) or self._prepare(loaded, launch)
-            if launch.image is not None:
+            if launch.tensor_map is not None:
                 prepared.enqueue([m.address for m in memories], handle)
                 return
             kernel, config = prepared
@@ -212,7 +212,7 @@ class CudaRuntime:
             device = check(self._driver.cuDeviceGet(self.device.index))
             check(self._driver.cuKernelSetAttribute(name, launch.shared_bytes, kernel.handle, device))
         chained = launch.chained and self._chains
-        if launch.image is None:
+        if launch.tensor_map is None:
             prepared: Any = kernel, self._configured(launch, chained)
         else:
             prepared = MappedKernel(self._driver, int(kernel.handle), launch, chained)

@@ -116,12 +116,12 @@ class MappedKernel:
 
     def __init__(self, driver: Any, handle: int, launch: Launch, chained: bool) -> None:
         """Take the driver's handle of a kernel (CUkernel); ``chained``: it may overlap the one before it."""
-        assert launch.image is not None
-        encode = encoder(driver, type(launch.image))
+        assert launch.tensor_map is not None
+        encode = encoder(driver, type(launch.tensor_map))
         self._driver, self._function = driver, driver.CUfunction(handle)
         # Of a value with no type the bindings pass the address, so that the kernel gets all of the map.
         self._types = (None, *[_pointer] * (len(launch.args) - 1))
-        self._map = lru_cache(KEPT)(partial(encoded, driver, encode, launch.image))
+        self._map = lru_cache(KEPT)(partial(encoded, driver, encode, launch.tensor_map))
         self._config = lru_cache(KEPT)(partial(configured, driver, launch, chained))
 
     def enqueue(self, addresses: Sequence[int], stream: int) -> None:

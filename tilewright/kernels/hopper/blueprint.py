@@ -65,7 +65,8 @@ def blueprint_of(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blue
         "hopper", (blocks, 1, 1), (tiling.threads, 1, 1),
         (*operands(cf["combine"]), "partial", "arrived",
          *((halves.MOVED,) if cf["x"] == HALVED else ()), *scale_operand(pr)),
-        shared_bytes=tiling.shared_bytes, cluster=cf["sc"] * cf["cm"], image=tiling.image or raw_of(pr, cf),
+        shared_bytes=tiling.shared_bytes, cluster=cf["sc"] * cf["cm"],
+        tensor_map=tiling.image or raw_of(pr, cf),
     )  # fmt: skip
     sums = tiling.tiles * tiling.kb * tiling.nb
     found = Blueprint(

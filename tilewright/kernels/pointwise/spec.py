@@ -98,7 +98,7 @@ class Pointwise(Family):
         tiling, product = tiling_of(problem, cf), tf32_or_plain(problem)
         main = Launch(
             "pointwise", (blocks(problem, device, cf), 1, 1), (threads(cf), 1, 1), operands(NONE),
-            shared_bytes=tiling.shared_bytes, image=_image(problem, chunks),
+            shared_bytes=tiling.shared_bytes, tensor_map=_image(problem, chunks),
         )  # fmt: skip
         found = Blueprint(
             source="pointwise.cu", defines=tuple(_defines(problem, device, tiling, cf, aligned).items()),
