@@ -40,6 +40,18 @@ LAYERS = (
     ("n1c3h16w24k16r3s3p1-f16-nhwc+maxpool2", dict(combine=2)),
     ("n1c3h21w24k16r3s3p1-i8-nhwc+maxpool3u2p1+requant", dict(combine=2)),
     ("n1c64h9w10k24r1s1-f16-nhwc", dict(tw=10)),
+    # rows of nchw that begin anywhere in a sector: lanes exchange runs
+    ("n2c3h21w44k35r3s3p1u2-f16+bias+relu", dict(th=4, kt=2, pt=4, wm=1, mb=4)),
+    ("n1c3h12w38k24r3s3p1-bf16+add0.5", dict(th=4, tw=32, kt=1, pt=8, wm=1, mb=4)),
+    ("n1c3h12w38k40r3s3p1-f16+add", dict(th=3, tw=38, kt=3, pt=2, wm=1, mb=4, f=0)),
+    ("n2c3h19w20k35r3s3p1-tf32+bias+silu", dict(th=4, tw=20, kt=2, pt=8, wm=1, mb=4)),
+    ("n1c3h19w20k24r3s3p1-i8+bias", dict(th=4, tw=20, kt=2, pt=4, wm=1, mb=4)),
+    ("n1c3h19w20k24r3s3p1-i8+requant", dict(th=4, tw=20, kt=2, pt=4, wm=1, mb=4)),
+    ("n2c3h21w37k35r3s3u2-f16+bias+relu", dict(th=4, tw=16, kt=2, pt=4, wm=1, mb=4)),  # or of one number
+    ("n1c3h13w37k24r3s3p1-bf16+add0.5", dict(th=3, tw=37, kt=1, pt=8, wm=1, mb=4)),
+    ("n2c3h19w21k35r3s3p1-tf32+add+silu", dict(th=4, tw=21, kt=2, pt=4, wm=1, mb=4)),
+    ("n1c3h19w21k24r3s3p1-i8", dict(th=5, tw=21, kt=2, pt=2, wm=2, mb=4)),
+    ("n1c3h14w22k20r3s3p1-f16+maxpool3u2p1", dict(th=4, tw=22, kt=2, pt=4, wm=1, mb=4, combine=2)),
     ("n1c3h16w24k16r3s3p1-f16-nhwc+bias+relu+maxpool2", dict(th=4, tw=8)),  # pooled by the block itself
     ("n2c3h21w25k16r3s3p1-i8-nhwc+maxpool3u2p1+requant", dict(th=5, tw=9, wm=1, mb=4)),
     ("n1c3h23w30k18r7s7p3u2-f16-nhwc+add+maxpool3u2p1", dict(th=3, tw=9, kt=3, wm=1, mb=4)),

@@ -213,4 +213,29 @@ def test_the_model_counts_the_sectors_of_shorter_runs() -> None:
     config = Config.make("stem", BASE | dict(kt=2, pt=4, th=8, tw=16))
     pairs, eights = (Problem.parse(f"n1c3h{w}w{w}k32r3s3-f16") for w in (28, 34))  # 26 columns, 32
     sectors = [KIND.work(problem, H100, config).store_sectors for problem in (pairs, eights)]
-    assert sectors[0] == 2 * sectors[1]  # four lanes have half of one, or two
+    # 64 bytes of a channel, of 4 times 4 lanes with a word and of 4 with 16 bytes. Rows of 52 bytes begin at
+    # any word of a sector, and one in eight of such pieces has no part of a sector at its ends.
+    whole, cut = 2 * work.STORED, work.STORED + 2 * work.PART
+    assert sectors[0] / sectors[1] == pytest.approx((whole + 7 * cut) / 8 / whole)
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "turned"),
+    (
+        ("n1c3h380w380k48r3s3p1u2-f16", dict(pt=8, tw=64, th=5, kt=3), 8),  # rows of 380 bytes
+        ("n1c3h380w380k48r3s3p1u2-f16", dict(pt=6, tw=64, th=5, kt=3), 2),
+        ("n1c3h380w380k48r3s3p1u2-f16-nhwc", dict(pt=4), 1),
+        ("n1c3h384w384k48r3s3p1u2-f16", dict(pt=4, kt=3), 1),  # whole sectors
+        ("n1c3h300w300k40r3s3p1-tf32", dict(pt=4, kt=3), 2),  # runs of four
+        ("n1c3h299w299k32r3s3u2-f16", dict(pt=4, kt=2), 4),  # numbers of odd rows
+        ("n1c3h299w299k32r3s3u2-i8+requant", dict(pt=4, kt=2), 1),  # of one byte
+        ("n1c3h300w300k40r3s3p1-f16+maxpool2", dict(pt=4, kt=3), 1),
+    ),
+)
+def test_lanes_exchange_runs_where_rows_begin_within_sectors(
+    text: str, change: dict[str, int], turned: int
+) -> None:
+    problem, config = Problem.parse(text), Config.make("stem", BASE | change)
+    assert dict(KIND.blueprint(problem, H100, config).defines)["TURNED"] == turned
+    unaligned = dict(KIND.blueprint(problem, H100, config, aligned=False).defines)
+    assert unaligned["TURNED"] == (turned if unaligned["RUN_OUT"] == 2 else 1)

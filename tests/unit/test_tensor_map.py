@@ -75,7 +75,7 @@ def memories(*addresses: int) -> list[Memory]:
 def maps() -> None:
     runtime, loaded = opened()
     for image in (STRIDE1, STRIDE2, WIDE, PLANES):
-        runtime.launch(loaded, replace(LAUNCH, image=image), memories(0x7000, 0x8000, 0x9000))
+        runtime.launch(loaded, replace(LAUNCH, tensor_map=image), memories(0x7000, 0x8000, 0x9000))
 
 
 def test_the_driver_is_asked_for_the_map_of_the_image(driver: Path) -> None:

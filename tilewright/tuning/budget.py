@@ -18,9 +18,13 @@ _MOST_S = 1e13  # of as many digits as are read: what is written is read again
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit on one layer's tuning; ``seconds`` counts everything, from the start to the final timing.
+    """A limit on one layer's tuning.
 
     The start and the references are never cut short: if they use it up, some configs are tried all the same.
+
+    Attributes:
+        seconds: everything counts, from the start to the final timing.
+        trials: configs that are tried; None: as many as there is time for.
 
     Example:
         >>> Budget.parse("2m").seconds

@@ -12,6 +12,7 @@
 //   GROUP_OF                pieces whose channels (nchw: pixels) alternate (alternated.h): RUN_OUT / 2
 //   Y_VECTOR                whether runs are stored at once: whole, and aligned
 //   POOL_HELD POOL_MEETS    where a pool is made; of the latter SUM_PITCH and UNIT_OUT, see stem.cu
+//   TURNED                  runs that lanes exchange, see below; 1: none
 
 #ifndef PIXEL_AT  // of the tile, of half h of piece i (nchw: the first of a run), where `first` is that of the turn
 #define PIXEL_AT(first, i, h, lane) \
@@ -45,6 +46,31 @@ INLINE Channels find_channels(const GLOBAL out_t *bias, int k0, int lane SCALE_P
     }
     return its;
 }
+
+#if TURNED > 1 && defined(__CUDACC__)
+#define RUN_WORDS (RUN_OUT * (int)sizeof(done_t) / 4)
+
+// Words of run `from` for those of run `to` of the lane `apart`, or the other way round in the upper of the two.
+INLINE void swap_runs(unsigned from[RUN_WORDS], unsigned to[RUN_WORDS], int apart, int lane) {
+    const int upper = (lane & apart) != 0;
+    UNROLL for (int i = 0; i < RUN_WORDS; i++) {
+        const unsigned other = __shfl_xor_sync(0xffffffff, upper ? from[i] : to[i], apart);
+        if (upper) from[i] = other;
+        else to[i] = other;
+    }
+}
+
+// A run of what is final but for its rounding, as words; s: its channels' scale.
+INLINE void words_of_run(unsigned to[RUN_WORDS], const acc_t v[RUN_OUT], const float *s) {
+#if REQUANT && EPILOGUE_HERE && Y_NHWC && RUN_OUT % 4 == 0
+    UNROLL for (int i = 0; i < RUN_WORDS; i++) to[i] = requantised4(v + 4 * i, s + 4 * i);
+#else
+    done_t out[RUN_OUT];
+    UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_BY(v[i], s[OF(i)]);
+    store_run(RUN_OUT, (done_t *)to, out);
+#endif
+}
+#endif
 
 #if Y_VECTOR
 // Store a run of what is final but for its rounding; s: its channels' scale.
@@ -164,6 +190,69 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
                     if (inside) *to = DONE_BY(pooled[j], its->scale[mine + OF(j)]);
 #endif
                 }
+            }
+}
+
+#elif TURNED > 1 && !M_IS_PIXELS && defined(__CUDACC__)
+// In nchw four lanes have neighbouring runs of a channel, eight times four those of as many channels. Where rows of y
+// begin anywhere in a sector such pieces are short, and a part of a sector takes as long as several whole ones. So the
+// lanes of TURNED channels exchange their runs: each store has TURNED times as long a piece of fewer channels.
+//
+//     run      0   1   2   3                                  run      0   1   2   3
+//     store 0  a0  .   .   .    a's lanes have a0 a1 a2 a3    store 0  a0  a1  a2  a3    and those of b b0 b1 b2 b3
+//     store 1  .   a1  .   .                                  store 1  b0  b1  b2  b3
+//
+// If runs are not aligned (of two numbers, then), lanes store neighbouring numbers, one each.
+#define LANES_OF (4 * TURNED)  // that store to one channel
+
+INLINE int is_inside(Place at, int k, int px) {
+    return at.k0 + k < K && px < TILE_PIXELS && at.p0 + px / WB < P && at.q0 + px % WB < Q;
+}
+INLINE offset_t z_at(Place at, int k, int px) { return Z_AT(at.n, at.k0 + k, at.p0 + px / WB, at.q0 + px % WB); }
+
+// Store the words of channel k, of pixels from px on.
+INLINE void store_words(GLOBAL done_t *y, Place at, int k, int px, int lane, const unsigned words[RUN_WORDS]) {
+    const int part = lane % LANES_OF;
+#if Y_VECTOR
+    px += part * RUN_OUT;
+    if (is_inside(at, k, px)) store_run(RUN_WORDS, (GLOBAL unsigned *)(y + z_at(at, k, px)), words);
+#else
+    UNROLL for (int half = 0; half < 2; half++) {
+        const int from = lane - part + half * (LANES_OF / 2) + part / 2, pixel = px + half * LANES_OF + part;
+        unsigned v = __shfl_sync(0xffffffff, words[0], from);
+        if (RUN_WORDS == 2) {
+            const unsigned second = __shfl_sync(0xffffffff, words[RUN_WORDS - 1], from);
+            if (lane % 2) v = second;
+        } else if (lane % 2) v >>= 16;
+        if (!is_inside(at, k, pixel)) continue;
+        if (RUN_WORDS == 2) *(GLOBAL unsigned *)(y + z_at(at, k, pixel)) = v;
+        else *(GLOBAL unsigned short *)(y + z_at(at, k, pixel)) = v;
+    }
+#endif
+}
+
+INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int first,
+                       int lane, acc_t acc[PT][KT][4], const Channels *its) {
+    UNROLL for (int i = 0; i < KT; i++)
+        UNROLL for (int h = 0; h < 2; h++)
+            UNROLL for (int g = 0; g < PT; g += TURNED * GROUP_OF) {
+                unsigned words[TURNED][RUN_WORDS];
+                UNROLL for (int u = 0; u < TURNED; u++) {
+                    const int piece = g + u * GROUP_OF, own = k + channel_of(i, h, lane);
+                    acc_t v[RUN_OUT];
+                    UNROLL for (int j = 0; j < RUN_OUT; j++) {
+                        const int px = PIXEL_AT(first, piece, h, lane) + j;
+                        v[j] = acc[piece + j / 2][i][2 * h + j % 2];
+                        if (EPILOGUE_HERE && (!ADD || is_inside(at, own, px)))
+                            v[j] = before_pool_by(v[j], its->bias[2 * i + h], z, z_at(at, own, px));
+                    }
+                    words_of_run(words[u], v, its->scale + 2 * i + h);
+                }
+                UNROLL for (int b = 1; b < TURNED; b *= 2)
+                    UNROLL for (int u = 0; u < TURNED; u++)
+                        if (!(u & b)) swap_runs(words[u], words[u | b], 4 * b, lane);
+                const int own = k + 16 * i + 8 * h + lane / LANES_OF * TURNED;
+                UNROLL for (int u = 0; u < TURNED; u++) store_words(y, at, own + u, first + 8 * g, lane, words[u]);
             }
 }
 

@@ -44,29 +44,6 @@ INLINE void store_strip(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *s
 
 #elif TURNED > 1 && defined(__CUDACC__)
 
-#define RUN_WORDS (RUN_OUT * (int)sizeof(done_t) / 4)
-
-// Words of run `from` for those of run `to` of the lane `apart`, or the other way round in the upper of the two.
-INLINE void swap_runs(unsigned from[RUN_WORDS], unsigned to[RUN_WORDS], int apart, int lane) {
-    const int upper = (lane & apart) != 0;
-    UNROLL for (int i = 0; i < RUN_WORDS; i++) {
-        const unsigned other = __shfl_xor_sync(0xffffffff, upper ? from[i] : to[i], apart);
-        if (upper) from[i] = other;
-        else to[i] = other;
-    }
-}
-
-// A run of what is final but for its rounding, as words; s: its channels' scale.
-INLINE void words_of_run(unsigned to[RUN_WORDS], const acc_t v[RUN_OUT], const float *s) {
-#if REQUANT && EPILOGUE_HERE && RUN_OUT % 4 == 0
-    UNROLL for (int i = 0; i < RUN_WORDS; i++) to[i] = requantised4(v + 4 * i, s + 4 * i);
-#else
-    done_t out[RUN_OUT];
-    UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_BY(v[i], s[i]);
-    store_run(RUN_OUT, (done_t *)to, out);
-#endif
-}
-
 INLINE void store_strip(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int first,
                         int lane, acc_t acc[PT][KT][4], const Channels *its) {
     // Behind the exchange: which of TURNED bundles, and which of its runs.

@@ -28,6 +28,7 @@ from tilewright.kernels.stem.tile import (
     runs_of,
     staged,
     tiling_of,
+    turned,
 )
 from tilewright.kernels.stem.work import work_of
 from tilewright.kernels.tile import View, image_defines, layer_defines, row_threads, up_to, windows
@@ -166,7 +167,7 @@ def _defines(pr: Problem, tiling: StemTiling, runs: Runs, cf: Values, aligned: b
         STAGED_BYTES=tiling.image.row, PITCH=tiling.image.pitch, GAP=runs.gap, SUM_PITCH=tiling.sum_pitch,
         ROW_THREADS=row_threads(tiling.image.row // runs.copy, _threads(cf)),
         RUN_OUT=tiling.run, WORDS_OUT=tiling.run // 4, UNIT_OUT=unit, POOL_HELD=int(tiling.held),
-        Y_VECTOR=int(whole and aligned),
+        Y_VECTOR=int(whole and aligned), TURNED=turned(pr, cf) if whole and aligned or tiling.run == 2 else 1,
         **layer_defines(pr, view), **image_defines(pr, view),
         **tiles_defines(cf["combine"], tiling.k_tiles, tiling.p_tiles, tiling.q_tiles),
         OFFSET64=offset64(pr.x_bytes, 4 * pr.z_elements, tiling.k_tiles * tiling.w_bytes),

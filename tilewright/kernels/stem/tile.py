@@ -9,6 +9,7 @@ from functools import cache
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.products import LANES, WORD
+from tilewright.kernels.split_k import stored_bytes
 from tilewright.kernels.tile import NONE, along, rows_under, tiles_along
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -16,6 +17,7 @@ BANKS = 32  # of shared memory, a word each
 PIECE = 16  # most bytes of a copy
 STORE = 16  # most bytes of a thread's contiguous outputs
 LONGEST = STORE  # most of these outputs: those of one byte
+SECTOR = 32  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +183,18 @@ def outputs(pr: Problem, cf: Values) -> int:
     least = 1 if held(pr, cf) and not nhwc else 2  # a window, or two neighbours of a product
     run = least * math.gcd(cf["kt"] if nhwc else cf["pt"] * least // 2, most // least)
     return run if meets(pr, cf) else max(least, math.gcd(run, line_of(pr, cf)))
+
+
+def turned(pr: Problem, cf: Values) -> int:
+    """Runs that lanes exchange (TURNED), so that a store of nchw has a longer piece of a channel: where rows
+    of y do not begin with a sector, or a store would have less than one.
+    """
+    run, nbytes = outputs(pr, cf), stored_bytes(pr, cf["combine"])
+    if pr.layout_out == "nhwc" or pools(pr, cf["combine"]) or run * nbytes % WORD:
+        return 1
+    if pr.q * nbytes % SECTOR == 0 and 4 * run * nbytes >= SECTOR:
+        return 1
+    return math.gcd(2 * cf["pt"] // run, 8)
 
 
 def line_of(pr: Problem, cf: Values) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
@@ -9,13 +11,16 @@ from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION, WORD
 from tilewright.kernels.split_k import ALONE, alone, left_bytes, stored_bytes
 from tilewright.kernels.stem.tile import (
+    SECTOR,
     line_of,
     loads,
     meets,
     piece,
+    pools,
     registers,
     runs_of,
     tiling_of,
+    turned,
     w_registers,
 )
 from tilewright.kernels.tile import windows
@@ -28,6 +33,7 @@ WAITED = 1.6  # tensor-core cycles per cycle of a product: too few warps hide it
 COPIED, NUMBERS = 20.0, 3.0  # instructions of a copy, and the factor if it moves one number
 FETCH, FILLED = 0.5, 0.306  # time to the first data; share of a unit's first loads that nothing hides
 FETCH_BYTES = 63_900.0  # that a unit reads from the L2 cache in that time, by the model's coefficients
+PART = 3.0  # the same of a part of a sector (NOTES of the H200 runs: rows that begin anywhere)
 FETCHED = 0.6  # relative slots of loads from global memory: the filter's are issued together
 
 
@@ -43,15 +49,11 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     combine = cf["combine"]
     sums = cf["th"] * cf["tw"] * tiling.kb
     outputs = windows(pr, combine, cf["th"]) * windows(pr, combine, cf["tw"]) * tiling.kb
-    out_bytes = stored_bytes(pr, combine)
     x_bytes = tiling.image.nbytes * tiling.image.row / tiling.image.pitch
     copies = x_bytes / runs.copy / threads * (NUMBERS if runs.copy < WORD else 1.0)
     together = resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"])
     filled = (x_bytes + tiling.w_bytes) * min(together, ceil_div(tiling.blocks, device.units))
     cached = min(pr.y_bytes, device.l2_bytes)  # bytes of y; the rest must go to memory meanwhile
-    whole = meets(pr, cf) or line_of(pr, cf) % tiling.run == 0
-    stored = (tiling.run if whole else 1) * out_bytes  # bytes that a thread stores at once
-    sectors = ALONE if alone(pr, out_bytes) else STORED * out_bytes / min(32, 4 * stored)  # of an output
     return GpuWork(
         blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),
         resident=together, fetch=FETCH + FILLED * filled / FETCH_BYTES,
@@ -63,7 +65,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=0.8 * (threads / 32) * (fetched * tiling.image.crowd + 4.0 * w_loads)
         + tiling.image.nbytes / 128,
         load_bytes=x_bytes + tiling.w_bytes,
-        store_sectors=outputs * sectors,
+        store_sectors=outputs * _sectors(pr, cf, tiling.run),
         dram_bytes=pr.x_bytes + pr.w_bytes + STORED * cached + (pr.y_bytes - cached),
         combine=combine, partial_bytes=left_bytes(pr, combine),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
@@ -71,3 +73,23 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1, tiling.image.nbytes + tiling.w_bytes),
         tensor_cycles=WAITED * products * (threads // 32) * INSTRUCTION / device.tensor_macs,
     )  # fmt: skip
+
+
+def _sectors(pr: Problem, cf: Values, run: int) -> float:
+    """Sectors of an output that is stored, whole ones or what takes as long."""
+    nbytes = stored_bytes(pr, cf["combine"])
+    whole, lanes = meets(pr, cf) or line_of(pr, cf) % run == 0, 4 * turned(pr, cf)
+    if pr.layout_out == "nhwc" or pools(pr, cf["combine"]):
+        if alone(pr, nbytes):
+            return ALONE
+        return STORED * nbytes / min(SECTOR, 4 * (run if whole else 1) * nbytes)
+    numbers = lanes * run  # of a channel, that a store writes; neighbours, unless they are stored one by one
+    times = 1 if whole else run  # stores for these
+    neighbours = numbers if whole or lanes == 4 else lanes
+    piece, step = neighbours * nbytes, math.gcd(pr.q * nbytes, SECTOR)
+    cost = 0.0
+    for start in range(0, SECTOR, step):
+        touched = ceil_div(start + piece, SECTOR)
+        full = max(0, (start + piece) // SECTOR - ceil_div(start, SECTOR)) if whole or lanes > 4 else 0
+        cost += STORED * full + PART * (touched - full)
+    return times * cost * step / SECTOR / numbers
