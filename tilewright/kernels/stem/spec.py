@@ -165,7 +165,7 @@ def _defines(pr: Problem, tiling: StemTiling, runs: Runs, cf: Values, aligned: b
         COPY=runs.copy, LEAD=runs.lead, SHIFT=runs.shift, UNALIGNED=int(runs.unaligned),
         QUARTERS=runs.quarters, RUN_NUMBERS=runs.numbers, **dict(zip(FAN, runs.fan, strict=True)),
         STAGED_BYTES=tiling.image.row, PITCH=tiling.image.pitch, GAP=runs.gap, SUM_PITCH=tiling.sum_pitch,
-        ROW_THREADS=row_threads(tiling.image.row // runs.copy, _threads(cf)),
+        ROW_THREADS=row_threads(tiling.image.row // runs.chunk, _threads(cf)),
         RUN_OUT=tiling.run, WORDS_OUT=tiling.run // 4, UNIT_OUT=unit, POOL_HELD=int(tiling.held),
         Y_VECTOR=int(whole and aligned), TURNED=turned(pr, cf) if whole and aligned or tiling.run == 2 else 1,
         **layer_defines(pr, view), **image_defines(pr, view),

@@ -46,7 +46,6 @@
 #define COLUMN_BYTES (UNIT * NUMBER_BYTES)
 #define X_ROW_BYTES (W * COLUMN_BYTES)
 #define XH ((HB - 1) * STR_H + (R - 1) * DIL_H + 1)
-#define ROW_COPIES (STAGED_BYTES / COPY)  // copies of COPY bytes in a row
 #define X_WORDS ((PLANES * XH * PITCH / 4 + 31) / 32 * 32)
 
 // the sum

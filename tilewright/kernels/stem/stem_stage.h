@@ -2,27 +2,33 @@
 //
 // Of a row STAGED_BYTES are staged, the first LEAD of them before what its first output sees: chunks of COPY bytes,
 // which lie wholly inside a row of the image or outside (zeros), since COPY divides X_ROW_BYTES, and the byte at which
-// each tile's rows begin (tile.py). Rows are PITCH bytes apart, and columns GAP more than they have, so that lanes read
+// each tile's rows begin (tile.py). Of numbers of 2 bytes, where rows are no whole words, a chunk is two. Rows are
+// PITCH bytes apart, and columns GAP more than they have, so that lanes read
 // from different banks.
 
 // A row is shared out to ROW_THREADS threads, a power of two: no division by a row's chunks.
 #define ROWS_AT_ONCE (THREADS / ROW_THREADS)
 #define ALL_ROWS (PLANES * XH)
+#define CHUNK_BYTES (COPY == 2 ? 4 : COPY)
+#define ROW_COPIES (STAGED_BYTES / CHUNK_BYTES)  // chunks of a row
 #define THREAD_COPIES ((ROW_COPIES + ROW_THREADS - 1) / ROW_THREADS)  // chunks of a row that a thread copies
 #define AT_ONCE (COPY >= 4 ? 4 : THREAD_COPIES < 8 ? (8 + THREAD_COPIES - 1) / THREAD_COPIES : 1)  // rows
 
 typedef struct {
     const GLOBAL in_t *from;  // of the image, or anywhere
-    int to, inside;           // chunk of the tile, or -1; whether it lies in the image
+    int to, inside, next;     // chunk of the tile, or -1; whether it, or its second number, lies in the image
 } Chunk;
 
 // Chunk `copy` of thread `mine` of a row's ROW_THREADS, in row `all` of those of all planes.
 INLINE Chunk find_chunk(const GLOBAL in_t *x, int all, int copy, int h0, int first, int mine) {
     Chunk it;
-    const int i = copy * ROW_THREADS + mine, h = h0 + all % XH, byte = first + i * COPY;
-    it.inside = all < ALL_ROWS && (unsigned)h < H && (unsigned)byte < X_ROW_BYTES;
-    it.from = x + (it.inside ? ((offset_t)(all / XH) * H + h) * (W * UNIT) + (unsigned)byte / NUMBER_BYTES : 0);
-    it.to = all * (PITCH / COPY) + i + (GAP ? i / (COLUMN_BYTES / COPY) * (GAP / COPY) : 0);
+    const int i = copy * ROW_THREADS + mine, h = h0 + all % XH, byte = first + i * CHUNK_BYTES;
+    const int row = all < ALL_ROWS && (unsigned)h < H;
+    it.inside = row && (unsigned)byte < X_ROW_BYTES;
+    it.next = row && (unsigned)(byte + COPY) < X_ROW_BYTES;
+    it.from = x + (it.inside || (COPY == 2 && it.next)
+                       ? ((offset_t)(all / XH) * H + h) * (W * UNIT) + byte / NUMBER_BYTES : 0);
+    it.to = all * (PITCH / CHUNK_BYTES) + i + (GAP ? i / (COLUMN_BYTES / CHUNK_BYTES) * (GAP / CHUNK_BYTES) : 0);
     if (all >= ALL_ROWS || (ROW_COPIES % ROW_THREADS != 0 && i >= ROW_COPIES)) it.to = -1;
     return it;
 }
@@ -40,6 +46,18 @@ INLINE void stage_x(SHARED acc_t *tile, const GLOBAL in_t *x, Place at) {
             if (it.to < 0) continue;
             COPY == 16 ? async_copy4(to, from, it.inside) : COPY == 8 ? async_copy2(to, from, it.inside)
                                                                       : async_copy1(to, from, it.inside);
+        }
+#elif COPY == 2
+        unsigned held[AT_ONCE * THREAD_COPIES];
+        UNROLL for (int i = 0; i < AT_ONCE * THREAD_COPIES; i++) {
+            const Chunk it = find_chunk(x, all + i / THREAD_COPIES * ROWS_AT_ONCE, i % THREAD_COPIES, h0, first, mine);
+            const GLOBAL unsigned short *from = (const GLOBAL unsigned short *)it.from;
+            const unsigned one = it.inside ? from[0] : 0u, other = it.next ? from[1] : 0u;
+            held[i] = one | other << 16;
+        }
+        UNROLL for (int i = 0; i < AT_ONCE * THREAD_COPIES; i++) {
+            const Chunk it = find_chunk(x, all + i / THREAD_COPIES * ROWS_AT_ONCE, i % THREAD_COPIES, h0, first, mine);
+            if (it.to >= 0) ((SHARED unsigned *)tile)[it.to] = held[i];
         }
 #else
         in_t held[AT_ONCE * THREAD_COPIES];

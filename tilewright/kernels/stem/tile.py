@@ -50,6 +50,11 @@ class Runs:
     fan: tuple[int, int, int]
     quarters: int
 
+    @property
+    def chunk(self) -> int:
+        """Bytes that a thread copies at once: of numbers of 2 bytes two, one after the other."""
+        return WORD if self.copy == 2 else self.copy
+
     def words(self, pr: Problem) -> int:
         """Words of a pixel that a lane loads in total."""
         return self.planes // self.fan[0] * (pr.r // self.fan[1]) * self.quarters

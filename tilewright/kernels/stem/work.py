@@ -8,7 +8,7 @@ from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
-from tilewright.kernels.products import INSTRUCTION, WORD
+from tilewright.kernels.products import INSTRUCTION
 from tilewright.kernels.split_k import ALONE, alone, left_bytes, stored_bytes
 from tilewright.kernels.stem.tile import (
     SECTOR,
@@ -30,7 +30,7 @@ from tilewright.problem import Problem
 # Fitted to the family's trials in benchmarks/h100/trials.jsonl.gz.
 STORED = 0.3  # relative to the model's time of stores: other blocks multiply meanwhile
 WAITED = 1.6  # tensor-core cycles per cycle of a product: too few warps hide its latency
-COPIED, NUMBERS = 20.0, 3.0  # instructions of a copy, and the factor if it moves one number
+COPIED, NUMBERS, PAIRS = 20.0, 3.0, 2.5  # instructions of a copy, and factors if it moves one number, two
 FETCH, FILLED = 0.5, 0.306  # time to the first data; share of a unit's first loads that nothing hides
 FETCH_BYTES = 63_900.0  # that a unit reads from the L2 cache in that time, by the model's coefficients
 PART = 3.0  # the same of a part of a sector (NOTES of the H200 runs: rows that begin anywhere)
@@ -50,7 +50,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     sums = cf["th"] * cf["tw"] * tiling.kb
     outputs = windows(pr, combine, cf["th"]) * windows(pr, combine, cf["tw"]) * tiling.kb
     x_bytes = tiling.image.nbytes * tiling.image.row / tiling.image.pitch
-    copies = x_bytes / runs.copy / threads * (NUMBERS if runs.copy < WORD else 1.0)
+    copies = x_bytes / runs.chunk / threads * {1: NUMBERS, 2: PAIRS}.get(runs.copy, 1.0)
     together = resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"])
     filled = (x_bytes + tiling.w_bytes) * min(together, ceil_div(tiling.blocks, device.units))
     cached = min(pr.y_bytes, device.l2_bytes)  # bytes of y; the rest must go to memory meanwhile
