@@ -23,17 +23,18 @@ from tilewright.kernels.stem.tile import (
     turned,
     w_registers,
 )
-from tilewright.kernels.tile import windows
+from tilewright.kernels.tile import NONE, windows
 from tilewright.kernels.work import GpuWork
-from tilewright.problem import Problem
+from tilewright.problem import DTYPE_BYTES, Problem
 
 # Fitted to the family's trials in benchmarks/h100/trials.jsonl.gz.
 STORED = 0.3  # relative to the model's time of stores: other blocks multiply meanwhile
+PART = 3.0  # the same of a part of a sector (NOTES of the H200 runs: rows that begin anywhere)
+ADDED = 3.0  # the same of a sector of z, which is read when its sum is there (365 trials)
 WAITED = 1.6  # tensor-core cycles per cycle of a product: too few warps hide its latency
 COPIED, NUMBERS, PAIRS = 20.0, 3.0, 2.5  # instructions of a copy, and factors if it moves one number, two
 FETCH, FILLED = 0.5, 0.306  # time to the first data; share of a unit's first loads that nothing hides
 FETCH_BYTES = 63_900.0  # that a unit reads from the L2 cache in that time, by the model's coefficients
-PART = 3.0  # the same of a part of a sector (NOTES of the H200 runs: rows that begin anywhere)
 FETCHED = 0.6  # relative slots of loads from global memory: the filter's are issued together
 
 
@@ -53,6 +54,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     copies = x_bytes / runs.chunk / threads * {1: NUMBERS, 2: PAIRS}.get(runs.copy, 1.0)
     together = resident(device, registers(pr, cf), threads, tiling.shared_bytes, cf["mb"])
     filled = (x_bytes + tiling.w_bytes) * min(together, ceil_div(tiling.blocks, device.units))
+    added = sums * DTYPE_BYTES[pr.dtype_out] * (pr.epilogue.add and combine == NONE)  # bytes of z
     cached = min(pr.y_bytes, device.l2_bytes)  # bytes of y; the rest must go to memory meanwhile
     return GpuWork(
         blocks=tiling.blocks, threads=threads, registers=registers(pr, cf),
@@ -65,8 +67,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=0.8 * (threads / 32) * (fetched * tiling.image.crowd + 4.0 * w_loads)
         + tiling.image.nbytes / 128,
         load_bytes=x_bytes + tiling.w_bytes,
-        store_sectors=outputs * _sectors(pr, cf, tiling.run),
-        dram_bytes=pr.x_bytes + pr.w_bytes + STORED * cached + (pr.y_bytes - cached),
+        store_sectors=outputs * _sectors(pr, cf, tiling.run) + added / SECTOR * ADDED,
+        dram_bytes=added * tiling.blocks + pr.x_bytes + pr.w_bytes + STORED * cached + (pr.y_bytes - cached),
         combine=combine, partial_bytes=left_bytes(pr, combine),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
         register_intensity=2.0 * INSTRUCTION * products / max(1.0, (fetched + w_loads) * 64),
