@@ -100,6 +100,7 @@ CASES = (
     ("n2c3h9w13k20r3s3p1-f16+bias+add", "stem", STEM | dict(pt=4, wm=1, mb=4)),  # rows of no whole runs
     ("n1c3h9w14k20r3s3p1-bf16+relu", "stem", STEM | dict(pt=4, tw=14, wm=1, mb=4)),  # of pairs
     ("n1c3h9w13k20r3s3p1-tf32", "stem", STEM | dict(pt=2)),
+    ("n1c3h7w22k17r3s3p1-f16+add", "stem", STEM | dict(pt=8, th=4, tw=22, wm=1, mb=4)),  # eight exchanged
     ("n1c3h8w14k24r3s3p1-f16+maxpool2", "stem", STEM | dict(pt=4, tw=14, wm=1, mb=4)),  # of single windows
     ("n1c3h7w9k30r3s3p1-f16-nhwc+bias", "stem", STEM | dict(kt=4)),  # pixels of pairs of channels
 )  # fmt: skip

@@ -102,6 +102,17 @@ static unsigned __shfl_xor_sync(unsigned, unsigned v, int apart) {
     WARP_MEETS(&mine, exchange_all);
     return mine.found;
 }
+static void fetch_all(void **lanes) {  // as shfl.idx
+    for (int lane = 0; lane < 32; lane++) {
+        Exchange *mine = (Exchange *)lanes[lane];
+        mine->found = ((Exchange *)lanes[mine->apart])->v;
+    }
+}
+static unsigned __shfl_sync(unsigned, unsigned v, int from) {
+    Exchange mine = {v, 0, from};
+    WARP_MEETS(&mine, fetch_all);
+    return mine.found;
+}
 static void turn_all(void **lanes) {  // as movmatrix.trans
     for (int lane = 0; lane < 32; lane++) {
         Exchange *mine = (Exchange *)lanes[lane];
