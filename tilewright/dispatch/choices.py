@@ -231,9 +231,8 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
 def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:
     """Return the stored winner, if it is of exactly these kernels, and of a search of all that may win."""
     sources = sources_for(request, runtime)
-    best, basis = best_so_far(
-        store, request.problem, runtime.device.key, request.deterministic, sources
-    )
+    asked = request.problem, runtime.device.key, request.deterministic, sources
+    best, basis = best_so_far(store, *asked)
     return best if basis is Basis.STORED else None
 
 

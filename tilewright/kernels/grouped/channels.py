@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from tilewright.arithmetic import ceil_div, offset64
+from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Values
-from tilewright.kernels.requant import requant_defines
-from tilewright.kernels.split_k import left_bytes, share_defines
-from tilewright.kernels.tile import (
-    View,
-    columns_under,
-    image_defines,
-    layer_defines,
-    rows_under,
-    single_tile_defines,
-)
-from tilewright.kernels.whole_sums import whole_sums
-from tilewright.kernels.word import (
-    PACKED_FLAT,
-    dtype_code,
-    filter_bytes,
-    in_tiles,
-    word_bytes,
-    word_registers,
-    words,
-)
+from tilewright.kernels.grouped.columns import launch
+from tilewright.kernels.split_k import left_bytes
+from tilewright.kernels.tile import columns_under, rows_under
+from tilewright.kernels.word import filter_bytes, word_bytes, word_registers
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import Problem
 
 # Of a depthwise filter with more taps copies always pay (7x7 of 256 channels at 56x56: 1353 -> 604 us). With
 # fewer, and where lines are long and channels few, tall tiles that read in place are faster yet (3x3 of 32
-# channels at 112x112 by 4x2 117 us, 160 by copies, 230 to 300 by wide tiles in place; of 192 at 28x28 113 us,
+# channels at 112x112 by 4x2 122 us, 159 by copies, 211 to 228 by wide tiles in place; of 192 at 28x28 113 us,
 # 78 by copies).
 FEW_TAPS = 9
 NEAR_BYTES = 128 << 10  # of an item's copied input, and so of a tile's: most is in the L2 cache
@@ -115,21 +99,10 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
     rows, columns = item_sides(pr, device, cf)
     blocks = min(_items(pr, cf["v"], rows, columns), RUNS * device.units)
     defines = dict(
-        VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TH=cf["th"], TW=cf["tw"], ROLLED=int(rolled),
-        ROW_STAYS=int(row_stays(pr, device, cf)), ITEM_ROWS=rows, ITEM_COLUMNS=columns,
-        P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
-        ACROSS=int(over), CG=pr.cg, KG=pr.kg, DTYPE=dtype_code(pr), N=pr.n,
-        MAX_THREADS=1, THREADS_ALL=blocks, CHUNKED=1,
-        **layer_defines(pr, View.unflattened(pr), by_group=False), **image_defines(pr, View.unflattened(pr)),
-        **single_tile_defines(), **requant_defines(pr), **share_defines(cf["combine"]),
-        OFFSET64=offset64(4 * pr.x_elements, 4 * pr.z_elements),
+        TH=cf["th"], ROLLED=int(rolled), ROW_STAYS=int(row_stays(pr, device, cf)), ACROSS=int(over),
+        ITEM_ROWS=rows, ITEM_COLUMNS=columns, P_BLOCKS=ceil_div(pr.p, rows), Q_BLOCKS=ceil_div(pr.q, columns),
     )  # fmt: skip
-    pack = (("DTYPE", dtype_code(pr)), ("PACK_K", 1 if over else cf["v"]), ("PACK_C", words(pr)))
-    return whole_sums(
-        "grouped", pr, cf["combine"], blocks, 1, defines, filter_bytes(pr),
-        (*pack, ("PACK_FLAT", 1)) if over else pack,
-        packing=PACKED_FLAT if over else in_tiles(cf["v"], words(pr)), source="grouped_channels.cu",
-    )  # fmt: skip
+    return launch("grouped_channels.cu", pr, device, cf, blocks, defines, None if over else cf["v"])
 
 
 def work(pr: Problem, device: Device, cf: Values) -> CpuWork:

@@ -18,7 +18,15 @@ from tilewright.kernels.tile import (
     single_tile_defines,
 )
 from tilewright.kernels.whole_sums import whole_sums
-from tilewright.kernels.word import dtype_code, filter_bytes, in_tiles, word_bytes, word_registers, words
+from tilewright.kernels.word import (
+    PACKED_FLAT,
+    dtype_code,
+    filter_bytes,
+    in_tiles,
+    word_bytes,
+    word_registers,
+    words,
+)
 from tilewright.kernels.work import CpuWork
 from tilewright.problem import Problem
 
@@ -133,13 +141,15 @@ def blueprint(pr: Problem, device: Device, cf: Values, rolled: bool) -> Blueprin
 
 
 def launch(
-    source: str, pr: Problem, device: Device, cf: Values, blocks: int, own: dict[str, int]
-) -> Blueprint:
-    """Return the launch of a kernel whose lanes are pixels of nchw, or two if there is a pool.
+    source: str, pr: Problem, device: Device, cf: Values, blocks: int, own: dict[str, int],
+    tile: int | None = 1,
+) -> Blueprint:  # fmt: skip
+    """Return the launch of a kernel that copies or streams its input on CPU cores, or two if there is a pool.
 
     Args:
         source: its file.
         own: its own defines, beside those that all such kernels have.
+        tile: filters of a group that are packed side by side; None: those of all groups are.
     """
     defines = dict(
         VECTOR=cf["v"], AVX512=int(device.lanes >= 16), TW=cf["tw"], **own,
@@ -149,10 +159,11 @@ def launch(
         **single_tile_defines(), **requant_defines(pr), **share_defines(cf["combine"]),
         OFFSET64=offset64(4 * pr.x_elements, 4 * pr.z_elements),
     )  # fmt: skip
+    pack = (("DTYPE", dtype_code(pr)), ("PACK_K", tile or 1), ("PACK_C", words(pr)))
     return whole_sums(
         "grouped", pr, cf["combine"], blocks, 1, defines, filter_bytes(pr),
-        (("DTYPE", dtype_code(pr)), ("PACK_K", 1), ("PACK_C", words(pr))), packing=in_tiles(1, words(pr)),
-        source=source,
+        pack if tile else (*pack, ("PACK_FLAT", 1)),
+        packing=in_tiles(tile, words(pr)) if tile else PACKED_FLAT, source=source,
     )  # fmt: skip
 
 
