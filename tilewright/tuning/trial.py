@@ -166,12 +166,10 @@ def _rehearse(
     sizes |= {operand.name: operand.nbytes for operand in problem.operands.values()}
     sizes |= dict(w=packed_bytes, packed=packed_bytes)
     loaded = {name: program for program in map(runtime.load, built) for name in program.kernels}
-    launches = [launch for launch in blueprint.launches if launch.kernel not in NO_KERNELS]
-    small = [max(launch.work_items) < 1 << 16 for launch in launches]
-    shown = [
-        replace(launch, grid=(1, 1, 1)) if few else launch
-        for launch, few in zip(launches, small, strict=True)
-    ]
+    shown = (
+        replace(launch, grid=(1, 1, 1)) if max(launch.work_items) < 1 << 16 else launch
+        for launch in blueprint.launches if launch.kernel not in NO_KERNELS
+    )  # fmt: skip
     for launch in dict.fromkeys(shown):
         memories = [runtime.alloc(sizes[name]) for name in launch.args]
         for name, memory in zip(launch.args, memories, strict=True):

@@ -3,8 +3,7 @@
 // Of a row STAGED_BYTES are staged, the first LEAD of them before what its first output sees: chunks of COPY bytes,
 // which lie wholly inside a row of the image or outside (zeros), since COPY divides X_ROW_BYTES, and the byte at which
 // each tile's rows begin (tile.py). Of numbers of 2 bytes, where rows are no whole words, a chunk is two. Rows are
-// PITCH bytes apart, and columns GAP more than they have, so that lanes read
-// from different banks.
+// PITCH bytes apart, and columns GAP more than they have, so that lanes read from different banks.
 
 // A row is shared out to ROW_THREADS threads, a power of two: no division by a row's chunks.
 #define ROWS_AT_ONCE (THREADS / ROW_THREADS)
