@@ -156,7 +156,7 @@ def in_place_bytes(pr: Problem, cf: Values, tiling: CpuTiling) -> float:
 
 
 def asks_for_input(pr: Problem, cf: Values, tiling: CpuTiling, few: bool) -> bool:
-    """Whether a block asks for the lines of its input, read in place, before it multiplies."""
+    """Whether tiles ask for the lines of the next block's input, read in place."""
     held = in_place_bytes(pr, cf, tiling)
     far = pr.r * pr.s == 1 and pr.x_bytes > FAR_BYTES and held <= ASKED_BYTES
     return held > 0 and (few or far)

@@ -24,10 +24,10 @@
 // combine): shares of C; X_SHARED (x): whether the input is copied; CS (cs): so many channels at a time.
 // With 16 registers (AVX2): FLAT_TAPS unrolls the taps of a row, since a loop of three costs two cycles a tap; REREAD
 // filter vectors of a tile have no register, each multiply-add reads them; AHEAD asks for the next tile's filter, and
-// for the next channels, before they are needed. ASK_INPUT: a block asks for its input in place, nchw, as it begins;
-// ASK_OUTPUT: a tile for the lines that it stores. What they are follows from the tile.
-// WORKERS work-items draw BLOCKS blocks from a counter, so that no core waits while there is work: how a
-// driver deals out its work-groups (PoCL: in runs, unevenly) does not matter.
+// for the next channels, before they are needed. ASK_INPUT: the tiles of a block ask for the next block's input, nchw in
+// place; ASK_OUTPUT: a tile for the lines that it stores. What they are follows from the tile.
+// WORKERS work-items draw BLOCKS blocks from a counter, each one block ahead, so that no core waits while there is work:
+// how a driver deals out its work-groups (PoCL: in runs, unevenly) does not matter.
 
 #define TILE_K (VECTOR * TK)
 #define REGISTER_TILES (BK * BH * BW)
@@ -184,13 +184,20 @@ HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_
     }
 }
 
-// Ask for the input of a block that is read in place: of each channel few lines, too few to be foreseen.
-INLINE void ask_for_input(const GLOBAL in_t *x, Place at, int channels) {
+#define SHARE_OF_TILE ((STEPS * CS + REGISTER_TILES - 1) / REGISTER_TILES)
+
+INLINE int same_input(Place a, Place b) {
+    return a.n == b.n && a.group == b.group && a.p0 == b.p0 && a.q0 == b.q0 && a.c0 == b.c0;
+}
+
+// Ask for some channels of the input of a block that is read in place: of each few lines, too few to be foreseen.
+INLINE void ask_for_input(const GLOBAL in_t *x, Place at, int first, int count) {
+    int end = first + count < C - at.c0 ? first + count : C - at.c0;
     int columns = (BW * TW - 1) * STR_W + (S - 1) * DIL_W + 1, left = at.q0 * STR_W;
     int top = at.p0 * STR_H, rows = (BH * TH - 1) * STR_H + (R - 1) * DIL_H + 1;
     if (columns > W - left) columns = W - left;
     if (rows > H - top) rows = H - top;
-    NO_UNROLL for (int c = 0; c < channels; c++)
+    NO_UNROLL for (int c = first; c < end; c++)
         NO_UNROLL for (int h = top; h < top + rows; h += R == 1 ? STR_H : 1) {
             const GLOBAL in_t *row = x + X_AT(at.n, at.group * CG + at.c0 + c, h, left);
             NO_UNROLL for (int i = 0; i < columns; i += LINE_BYTES / (int)sizeof(in_t)) ASK_FOR(row + i);
@@ -220,8 +227,7 @@ INLINE void ask_for_output(GLOBAL done_t *y, Place at, int k, int p, int q) {
 HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w,
                    const GLOBAL out_t *RESTRICT bias, const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y,
                    GLOBAL acc_t *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived,
-                   SHARED acc_t *RESTRICT shared, int id SCALE_PARAMETER) {
-    Place at = find_place(id);
+                   SHARED acc_t *RESTRICT shared, Place at, Place soon SCALE_PARAMETER) {
     int channels = C - at.c0 < STEPS * CS ? C - at.c0 : STEPS * CS;
     GLOBAL acc_t *parts = partial + (offset_t)at.tile * (SG * REGISTER_TILES * TILE_VECTORS * VECTOR);
     int finite = 1;
@@ -230,9 +236,6 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             if (atomic_count(&arrived[2 + at.tile]) != SG - 1) return;
             FENCE();  // what others wrote before they arrived is read after
         }
-#if ASK_INPUT
-        if (pass == 0) ask_for_input(x, at, channels);
-#endif
         NO_UNROLL for (int t = 0; t < REGISTER_TILES; t++) {
             int k = t / (BH * BW) * TILE_K, p = t / BW % BH * TH, q = t % BW * TW, first_b = 0, first_i = 0;
             if (at.k0 + k >= K || at.p0 + p >= P || at.q0 + q >= Q) continue;
@@ -240,6 +243,9 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             const GLOBAL acc_t *f = w + (filter + at.c0) * (RS * TILE_K);
             const GLOBAL acc_t *next = f + (k + TILE_K < TILE_K * BK ? (offset_t)C_PADDED * (RS * TILE_K) : 0);
             next += (offset_t)(t % (BH * BW)) * channels * NEXT_STEP;
+#if ASK_INPUT
+            if (pass == 0 && !same_input(at, soon)) ask_for_input(x, soon, t * SHARE_OF_TILE, SHARE_OF_TILE);
+#endif
             if (ASK_OUTPUT) ask_for_output(y, at, k, p, q);
             wide acc[TK][TH][TW], off[TK];
             FOR_TILE(a, b, i) acc[a][b][i] = (wide)(0);
@@ -292,7 +298,12 @@ BOUNDED_KERNEL(direct, 1, 1)
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
  GLOBAL unsigned *RESTRICT arrived SCALE_PARAMETER) {
     SHARED_ARRAY(shared);
-    for (int id = atomic_count(&arrived[0]); id < BLOCKS; id = atomic_count(&arrived[0]))
-        run_block(x, w, bias, z, y, partial, arrived, shared, id SCALE_ARGUMENT);
+    int id = atomic_count(&arrived[0]), next;
+    if (ASK_INPUT && id < BLOCKS) ask_for_input(x, find_place(id), 0, STEPS * CS);
+    for (; id < BLOCKS; id = next) {
+        next = atomic_count(&arrived[0]);
+        Place at = find_place(id), soon = find_place(next < BLOCKS ? next : id);
+        run_block(x, w, bias, z, y, partial, arrived, shared, at, soon SCALE_ARGUMENT);
+    }
     if (atomic_count(&arrived[1]) == WORKERS - 1) arrived[0] = arrived[1] = 0;  // ready for the next run
 }
