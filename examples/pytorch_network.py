@@ -58,9 +58,15 @@ def layers(network, x):
     return found
 
 
-network = torch.nn.Sequential(
-    torch.nn.Conv2d(3, 32, 3, stride=2, padding=1, bias=False), torch.nn.ReLU(),
-    torch.nn.Conv2d(32, 32, 3, padding="same", groups=32), torch.nn.Conv2d(32, 64, 1), torch.nn.ReLU(),
-)  # fmt: skip
-for layer, name in layers(network, torch.randn(1, 3, 64, 64)).items():
-    print(f"layer{name} {layer}")
+def example():
+    """Return a network and its input."""
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 32, 3, stride=2, padding=1, bias=False), torch.nn.ReLU(),
+        torch.nn.Conv2d(32, 32, 3, padding="same", groups=32), torch.nn.Conv2d(32, 64, 1), torch.nn.ReLU(),
+    )  # fmt: skip
+    return network, torch.randn(1, 3, 64, 64)
+
+
+if __name__ == "__main__":
+    for layer, name in layers(*example()).items():
+        print(f"layer{name} {layer}")

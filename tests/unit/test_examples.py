@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-@pytest.mark.parametrize("name", ["pytorch_layer.py", "pytorch_network.py"])
+@pytest.mark.parametrize("name", ["pytorch_layer.py", "pytorch_network.py", "pytorch_swap.py"])
 def test_without_pytorch_its_examples_say_so_in_a_line(name: str) -> None:
     code = "import runpy, sys; sys.modules['torch'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
     command = [sys.executable, "-c", code, str(ROOT / "examples" / name)]
