@@ -1,10 +1,11 @@
-"""Have tilewright run the convolutions of a PyTorch network; torch.compile may fuse what is between them.
+"""Have tilewright run the convolutions of a PyTorch network, with their ReLUs; torch.compile fuses the rest.
 
-Put your own network and input in place of those of ``pytorch_network.py``, tune its layers first, and run it
-from within ``torch.no_grad()``: there are no gradients.
+Put your own network and input in place of those of ``pytorch_network.py``, and tune its layers first. There
+are no gradients: run it within ``torch.no_grad()``.
 """
 
 import sys
+from dataclasses import replace
 
 import tilewright as tw
 
@@ -18,48 +19,59 @@ LAYERS = []  # operators of PyTorch take tensors and numbers: a layer is its pla
 
 
 @torch.library.custom_op("tilewright::layer", mutates_args=())
-def run(x: torch.Tensor, layer: int) -> torch.Tensor:
+def run(x: torch.Tensor, z: torch.Tensor | None, layer: int) -> torch.Tensor:
     """Compute a layer; torch.compile takes this call as it is."""
-    return LAYERS[layer].compute(x)
+    return LAYERS[layer].compute(x, z)
 
 
 @run.register_fake
-def shaped(x, layer):
+def shaped(x, z, layer):
     """Return what torch.compile has to know of the output: shape, dtype and layout."""
-    one = problem(LAYERS[layer].conv, x)
+    one = LAYERS[layer].problem(x, z)
     order = torch.channels_last if one.layout_out == "nhwc" else torch.contiguous_format
     return torch.empty((one.n, one.k, one.p, one.q), dtype=x.dtype, device=x.device, memory_format=order)
 
 
 class Layer(torch.nn.Module):
-    """A Conv2d by tilewright: planned, and its filter packed, once for each kind of input."""
+    """act(conv(x) + z) in one kernel: planned, and its filter packed, once for each kind of input."""
 
-    def __init__(self, conv):
-        """Take the place of ``conv``, whose weights stay what they are."""
+    def __init__(self, conv, act=""):
+        """Take the place of ``conv``, whose weights stay what they are, and of the activation after it."""
         super().__init__()
-        self.conv, self.place, self.planned = conv.requires_grad_(False), len(LAYERS), {}
+        self.conv, self.act, self.place, self.planned = conv.requires_grad_(False), act, len(LAYERS), {}
         LAYERS.append(self)
 
-    def forward(self, x):
-        """Return the output for x of shape (N, C, H, W), in the layout of x."""
-        return run(x, self.place)
+    def problem(self, x, z=None):
+        """Return it as a Problem, for x of shape (N, C, H, W)."""
+        one = problem(self.conv, x)
+        return replace(one, epilogue=replace(one.epilogue, act=self.act, beta=0.0 if z is None else 1.0))
 
-    def compute(self, x):
+    def forward(self, x, z=None):
+        """Return the output, in the layout of x; z: a residual of its shape and layout."""
+        return run(x, z, self.place) if torch.compiler.is_compiling() else self.compute(x, z)
+
+    def compute(self, x, z):
         """Return the same, computed."""
-        kind = x.shape, x.stride(), x.dtype, x.device
+        kind = x.shape, x.stride(), x.dtype, x.device, z is not None
         if kind not in self.planned:
-            plan = tw.plan(problem(self.conv, x), str(x.device))
+            plan = tw.plan(self.problem(x, z), str(x.device))
             self.planned[kind] = plan, plan.pack(self.conv.weight)
         plan, packed = self.planned[kind]
-        return plan(x, packed, bias=self.conv.bias)
+        return plan(x, packed, bias=self.conv.bias, z=z)
 
 
 def swap(network):
-    """Put a Layer in place of each Conv2d that pads with zeros, and return the network."""
+    """Return a network with a Layer in place of each Conv2d that pads with zeros, and of a ReLU after it."""
+    last = None
     for name, one in list(network.named_children()):
         if isinstance(one, torch.nn.Conv2d) and one.padding_mode == "zeros":
-            setattr(network, name, Layer(one))
+            last = Layer(one)
+            setattr(network, name, last)
+        elif isinstance(one, torch.nn.ReLU) and last and isinstance(network, torch.nn.Sequential):
+            last.act, last = "relu", None
+            setattr(network, name, torch.nn.Identity())
         else:
+            last = None
             swap(one)
     return network
 
@@ -68,7 +80,8 @@ if __name__ == "__main__":
     place = "cuda" if torch.cuda.is_available() else "cpu"
     network, x = example()
     network, x = network.to(place), x.to(place)
+    how = {"mode": "reduce-overhead"} if place == "cuda" else {"backend": "eager"}  # on a GPU as a CUDA graph
     with torch.no_grad():
         want = network(x)
-        ours = torch.compile(swap(network), fullgraph=True, backend="inductor" if place == "cuda" else "eager")
+        ours = torch.compile(swap(network), fullgraph=True, **how)
         print(f"{len(LAYERS)} layers on {place}, same answer:", torch.allclose(ours(x), want, atol=1e-4))
