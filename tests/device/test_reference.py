@@ -14,7 +14,6 @@ from tilewright.checking.host_reference import host_reference
 from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact
 from tilewright.checking.launcher import Launcher
 from tilewright.checking.verify import Verifier
-from tilewright.dispatch.dispatch import layer_plan
 from tilewright.errors import ProblemError
 from tilewright.kernels.error_bound import error_bound
 from tilewright.kernels.family import Config
@@ -22,7 +21,6 @@ from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv, reference_f64
 from tilewright.plans.bound_run import BoundRun
 from tilewright.plans.plan import Plan
-from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Epilogue
 from tilewright.runtime import open_runtime
@@ -75,16 +73,16 @@ def _run(runtime: Runtime, problem: Problem, data: Inputs) -> Any:
 
 
 @pytest.mark.parametrize("steps", ["", "+relu", "+bias", "+requant", "+relu+requant"])
-def test_numpys_sums_wrap_as_i32_does(steps: str) -> None:
+def test_sums_wrap_as_i32_does(steps: str, runtime: Runtime) -> None:
     """Before the activation, so that a ReLU sees the wrapped sum; docs/numerics.md promises it."""
     problem = Problem.parse(f"n1c131073h1k2r1-i8{steps}")
     x, w = (np.full(shape, -128, np.int8) for shape in (problem.x_shape, problem.w_shape))
     bias = np.full(2, -(2**31), np.int32) if "bias" in steps else None
     scale = np.full(2, 2**-25, np.float32) if "requant" in steps else None
-    plan = layer_plan(Request(problem), open_runtime("numpy", 0))
-    given = {name: one for name, one in dict(bias=bias, scale=scale).items() if one is not None}
+    given = {name: one for name, one in dict(x=x, w=w, bias=bias, scale=scale).items() if one is not None}
     want = {"": -2147467264, "+relu": 0, "+bias": 16384, "+requant": -64, "+relu+requant": 0}
-    assert plan(x, plan.pack(w), **given).reshape(-1).tolist() == [want[steps]] * 2
+    y = BoundRun.of(Plan.make(runtime, problem, REFERENCE), given).once()
+    assert y.reshape(-1).tolist() == [want[steps]] * 2
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -57,6 +57,21 @@ def test_hopper_takes_no_more_of_an_input_than_its_table_counts() -> None:
     assert "more than 2,147,483,647 pieces" in (family_of("hopper").refuses(more, H100) or "")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "small", "large"),
+    (
+        ("shifted", "n1c64h{0}w{0}k16r3s3p1-f16", 5792, 5800),
+        ("shifted", "n1c32h{0}w{0}k16r3s3p1-tf32", 8188, 8192),
+        ("pointwise", "n1c8h{0}w{0}k8r1s1-f16", 11001, 12001),
+    ),
+)
+def test_planes_beyond_32_bits_are_left_to_others(name: str, text: str, small: int, large: int) -> None:
+    taken, refused = (Problem.parse(text.format(side)) for side in (small, large))
+    assert family_of(name).refuses(taken, H100) is None
+    assert "counted in 32 bits" in (family_of(name).refuses(refused, H100) or "")
+    assert any(family_of(other).refuses(refused, H100) is None for other in ("direct", "hopper", "mma"))
+
+
 # Images of 2^31 numbers and more, each by the families that count them in 64 bits.
 HUGE = {
     "n2c64h6000w6000k64r3s3p1-f32": ("direct", "winograd", "winograd4", "gemm", "im2col"),

@@ -159,6 +159,36 @@ def test_a_changed_residual_or_bias_is_seen(name: str) -> None:
     assert f"the kernel changed {name}" in verifier.check(candidate, full=True).reason
 
 
+def test_reading_past_an_input_is_seen_though_it_is_multiplied_by_0() -> None:
+    def fault(run: int, y: Any, x: Any) -> None:
+        y[5] += 0 * np.lib.stride_tricks.as_strided(x, (x.size + 1,))[x.size]
+
+    assert "integers: 1 element not written, or NaN" in check(fault)[0].reason
+
+
+@pytest.mark.parametrize("kind", ["f8", "tf32", "accurate"])
+def test_a_lost_product_is_seen_though_the_epilogue_rounds(kind: str) -> None:
+    """Of normal numbers it is within the bound: sums of f8 and tf32 are that inexact."""
+    problem = Problem.parse(f"n1c512h5w6k4r3s3p1-{kind}+silu")
+    assert check(problem=problem)[0].ok
+
+    def fault(run: int, y: Any, x: Any) -> None:
+        if run == 0:
+            y[y.argmax()] -= 4
+
+    reason = check(fault, problem=problem)[0].reason
+    assert reason.startswith("integers: 1 element beyond the bound of exact sums")
+
+
+def test_nan_and_infinity_lie_in_the_first_and_last_tap_of_a_filter() -> None:
+    found = with_nonfinite(np.ones((4, 3, 5, 7), np.float32), 0, corners=True)
+    (nan,), (infinity,) = np.argwhere(np.isnan(found)), np.argwhere(np.isinf(found))
+    assert list(nan[2:]) in ([0, 0], [4, 6]) and list(infinity[2:]) in ([0, 0], [4, 6])
+    assert list(nan[2:]) != list(infinity[2:])
+    one = with_nonfinite(np.ones((1, 1, 1, 1), np.float32), 0, corners=True)
+    assert np.isnan(one).all()
+
+
 def test_writing_past_the_residual_is_seen() -> None:
     problem = Problem.parse(OTHERS[1])
     verifier = Verifier(Host(None, problem), problem, seed=1)

@@ -1,4 +1,4 @@
-"""Inputs on the device, between canaries, with the f64 reference of their answer.
+"""Inputs on the device, between NaN, with the f64 reference of their answer.
 
 The reference is computed there too, so that large layers can be checked completely; on a CPU by NumPy's
 matrix products, which are ten times as fast there.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilewright.checking.fence import Fence
+from tilewright.checking.fence import POISON, Fence
 from tilewright.checking.host_reference import host_reference
 from tilewright.checking.inputs import Inputs
 from tilewright.checking.launcher import Launcher
@@ -53,13 +53,13 @@ class DeviceInputs:
 def upload(
     launcher: Launcher, problem: Problem, host: Inputs, fence: Fence, sized: bool = False
 ) -> DeviceInputs:
-    """Put inputs between canaries on the device and compute their reference there.
+    """Put inputs between NaN on the device and compute their reference there.
 
     ``sized``: also compute its size, which only a bound needs.
     """
     runtime = launcher.runtime
     arrays = host.given(problem)
-    inputs = {name: fence.alloc(array.nbytes, name) for name, array in arrays.items()}
+    inputs = {name: fence.alloc(array.nbytes, name, guard=POISON) for name, array in arrays.items()}
     for name, memory in inputs.items():
         runtime.upload(memory, arrays[name])
     if runtime.unified:

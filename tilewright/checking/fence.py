@@ -11,7 +11,9 @@ from tilewright.runtime.base import Memory, Runtime
 
 GUARD_BYTES = 1 << 16  # on each side; a stray row or tile of outputs lands inside it
 CANARY = 0xA5  # as a float -2.9e-16: adding to it changes it, which adding to a NaN would not
-POISON = 0xFF  # as a float NaN: an element never written, or read before it was, is seen
+# As a float NaN: an element never written, or read before it was, is seen; around inputs one read past an end,
+# even if it is multiplied by 0.
+POISON = 0xFF
 _STEP = 128  # slices of memory start at multiples of this
 
 
@@ -23,6 +25,7 @@ class _GuardedAllocation:
     allocation: Memory
     inside: Memory
     start: int  # of what is inside, in bytes from that of the allocation
+    guard: int  # the byte on both sides
 
 
 class Fence:
@@ -38,19 +41,21 @@ class Fence:
         """The same runtime, but each allocation is poisoned inside and has canaries on both sides."""
         return cast(Runtime, _Guarded(self._runtime, self))
 
-    def alloc(self, nbytes: int, name: str = "a workspace buffer", shift: int = 0) -> Memory:
-        """Allocate ``nbytes`` of poison between canaries, ``shift`` bytes off where it would be aligned."""
+    def alloc(
+        self, nbytes: int, name: str = "a workspace buffer", shift: int = 0, guard: int = CANARY
+    ) -> Memory:
+        """Allocate ``nbytes`` of poison between guards, ``shift`` bytes off where it would be aligned."""
         start = GUARD_BYTES + shift
         allocation = self._runtime.alloc(round_up(start + nbytes, _STEP) + GUARD_BYTES)
         inside = self._runtime.slice(allocation, start, nbytes)
-        self._runtime.fill(allocation, CANARY)
+        self._runtime.fill(allocation, guard)
         self._runtime.fill(inside, POISON)
         self._runtime.synchronize()  # before who has it sets it to 0, in no order with what is enqueued here
-        self._allocations.append(_GuardedAllocation(name, allocation, inside, start))
+        self._allocations.append(_GuardedAllocation(name, allocation, inside, start, guard))
         return inside
 
     def damage(self) -> str:
-        """Say which canaries were touched and mend them; empty if none were."""
+        """Say which guards were touched and mend them; empty if none were."""
         found = [text for guarded in self._allocations for text in self._damage(guarded)]
         return "; ".join(found)
 
@@ -67,10 +72,10 @@ class Fence:
             part = self._runtime.slice(guarded.allocation, offset, size)
             data = np.empty(size, np.uint8)
             self._runtime.download(part, data)
-            wrong = np.flatnonzero(data[skip:] != CANARY)
+            wrong = np.flatnonzero(data[skip:] != guarded.guard)
             if wrong.size:
                 found.append(f"wrote {count(wrong.size, 'byte')} {where} of {guarded.name}")
-                data[skip:] = CANARY
+                data[skip:] = guarded.guard
                 self._runtime.upload(part, data)
         return found
 

@@ -56,9 +56,14 @@ def exact_inputs(problem: Problem, seed: int) -> Inputs:
     return _inputs(problem, integers, scale)
 
 
+def sums_exact(problem: Problem) -> bool:
+    """Whether every partial sum of ``exact_inputs`` is exact."""
+    return _largest(problem) > 0
+
+
 def stays_exact(problem: Problem) -> bool:
-    """Whether every partial sum of ``exact_inputs`` is exact: then answers are compared bit by bit."""
-    return problem.epilogue.exact and _largest(problem) > 0
+    """Whether the epilogue rounds nothing, either: then answers are compared bit by bit."""
+    return problem.epilogue.exact and sums_exact(problem)
 
 
 def _largest(problem: Problem) -> int:
@@ -115,12 +120,20 @@ def _inputs(problem: Problem, make: Any, scale: Array) -> Inputs:
     return Inputs(x, w, bias, z, scale if problem.requantised else None)
 
 
-def with_nonfinite(array: Array, seed: int) -> Array:
-    """Copy an array and put one NaN and one infinity in it (a NaN alone where there is one element)."""
+def with_nonfinite(array: Array, seed: int, corners: bool = False) -> Array:
+    """Copy an array and put one NaN and one infinity in it (a NaN alone where there is one element).
+
+    ``corners``: in the first and the last tap of a filter (kcrs), which meet the most padding, anywhere else.
+    """
     import numpy as np
 
     rng = np.random.default_rng([seed, 3])
     flat = array.flatten()
-    places = rng.choice(flat.size, min(2, flat.size), replace=False)
+    if corners:
+        filters, taps = math.prod(array.shape[:2]), math.prod(array.shape[2:])
+        first, last = rng.choice(filters, 2, replace=filters == 1)
+        places = np.unique([first * taps, last * taps + taps - 1])
+    else:
+        places = rng.choice(flat.size, min(2, flat.size), replace=False)
     flat[places] = [np.nan, np.inf][: len(places)]
     return flat.reshape(array.shape)

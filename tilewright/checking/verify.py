@@ -14,7 +14,14 @@ from dataclasses import replace
 from tilewright.checking.compare import Comparison, compare, differences
 from tilewright.checking.device_inputs import DeviceInputs, upload
 from tilewright.checking.fence import POISON, Fence
-from tilewright.checking.inputs import Inputs, exact_inputs, normal_inputs, stays_exact, with_nonfinite
+from tilewright.checking.inputs import (
+    Inputs,
+    exact_inputs,
+    normal_inputs,
+    stays_exact,
+    sums_exact,
+    with_nonfinite,
+)
 from tilewright.checking.launcher import Launcher
 from tilewright.errors import CompileError, OutOfMemory, RunError, count
 from tilewright.kernels.config import Config
@@ -50,7 +57,7 @@ class Verifier:
         self._launcher = Launcher(runtime)
         self._y = self._fence.alloc(problem.y_bytes, "y")
         self._again = self._fence.alloc(problem.y_bytes, "y")
-        self._exact = self._upload(exact_inputs(problem, seed), self._fence)
+        self._exact = self._upload(exact_inputs(problem, seed), self._fence, sized=not stays_exact(problem))
         self._normal = self._upload(normal_inputs(problem, seed), self._fence, sized=True)
 
     def candidate(self, config: Config) -> Candidate:
@@ -132,8 +139,12 @@ class Verifier:
                 return f"{what}: {count(figures.nan, 'element')} not written, or NaN"
             if figures.misplaced:
                 return f"{what}: {count(figures.misplaced, 'element')} infinite"
-        if exact.unequal and candidate.plan.family.exact and stays_exact(self.problem):
-            return f"integers: {count(exact.unequal, 'element')} unlike the exact answer"
+        if candidate.plan.family.exact and stays_exact(self.problem):
+            if exact.unequal:
+                return f"integers: {count(exact.unequal, 'element')} unlike the exact answer"
+        elif candidate.plan.family.exact and sums_exact(self.problem) and exact.over:
+            over = count(exact.over, "element")
+            return f"integers: {over} beyond the bound of exact sums, at worst {exact.worst:.3g} times"
         if found.over:
             over = count(found.over, "element")
             return f"normal numbers: {over} beyond the bound, at worst {found.worst:.3g} times"
@@ -153,7 +164,8 @@ class Verifier:
         """One NaN and one infinity must appear in the output exactly where the reference has them."""
         stage("reference")
         host = self._normal.host
-        host = replace(host, **{where: with_nonfinite(getattr(host, where), self._seed)})
+        odd = with_nonfinite(getattr(host, where), self._seed, corners=where == "w")
+        host = replace(host, **{where: odd})
         data = self._upload(host, fence)
         stage("run")
         figures = self._figures(candidate, data, candidate.plan.pack(data.inputs["w"]))
@@ -187,7 +199,11 @@ class Verifier:
     def _shifted(self, fence: Fence) -> tuple[DeviceInputs, Memory]:
         """Return the normal numbers, and an output, that start an element off an aligned address."""
         arrays = self._normal.host.given(self.problem)
-        inputs = {name: fence.alloc(a.nbytes, name, a.itemsize) for name, a in arrays.items() if name != "w"}
+        inputs = {
+            name: fence.alloc(a.nbytes, name, a.itemsize, guard=POISON)
+            for name, a in arrays.items()
+            if name != "w"
+        }
         for name, memory in inputs.items():
             self.runtime.upload(memory, arrays[name])
         y = fence.alloc(self.problem.y_bytes, "y", DTYPE_BYTES[self.problem.dtype_out])
@@ -205,13 +221,14 @@ class Verifier:
     def _figures(
         self, candidate: Candidate, data: DeviceInputs, packed: Memory, y: Memory | None = None
     ) -> Comparison:
-        """Run on some data and compare y with its reference, by the bound of normal numbers."""
+        """Run on some data and compare y with its reference, by their bound or that of normal numbers."""
         y = y or self._y
         self._answer(candidate, data, packed, y)
         plan, device = candidate.plan, self.runtime.device
-        bound = error_bound(self.problem, plan.family.chain(self.problem, device, plan.config))
-        assert self._normal.size is not None
-        return compare(self._launcher, self.problem, y, data.ref, self._normal.size, bound)
+        chain, size = plan.family.chain(self.problem, device, plan.config), data.size or self._normal.size
+        bound = error_bound(self.problem, chain, exact=data is self._exact and sums_exact(self.problem))
+        assert size is not None
+        return compare(self._launcher, self.problem, y, data.ref, size, bound)
 
     def _answer(self, candidate: Candidate, data: DeviceInputs, packed: Memory, y: Memory) -> None:
         """Poison y, then run: what is not written stays poison."""

@@ -67,8 +67,10 @@ class ErrorBound:
             return (abs(y - ref) <= bound) | overflown
 
 
-def error_bound(problem: Problem, chain: int) -> ErrorBound:
+def error_bound(problem: Problem, chain: int, exact: bool = False) -> ErrorBound:
     """Return the bound of a kernel whose longest sequential chain of adds is ``chain``.
+
+    ``exact``: of integers whose products, and sums, tf32, accurate and f8 do not round.
 
     Products are exact, or rounded once in an FMA, in the accumulator's precision u (f32 holds products
     of f16 and bf16 whole): |error| <= 4 sqrt(chain) u size, and more for tf32, accurate and f8 (above).
@@ -83,8 +85,9 @@ def error_bound(problem: Problem, chain: int) -> ErrorBound:
     u = _U_F64 if problem.dtype == "f64" else _U_F32
     more = _steps(problem)
     error = 4 * math.sqrt(chain + more) * u + 4 * math.sqrt(problem.terms + more) * _U_F64
-    error += _PRODUCT[problem.math]
-    error += 4 * math.sqrt(_CHAIN_F8) * _U_F8 if problem.dtype == "f8" else 0.0
+    if not exact:
+        error += _PRODUCT[problem.math]
+        error += 4 * math.sqrt(_CHAIN_F8) * _U_F8 if problem.dtype == "f8" else 0.0
     return ErrorBound(_steepest(problem) * error + problem.epilogue.activation.own * u, unit, least, overflow)
 
 

@@ -71,6 +71,8 @@ class Pointwise(Family):
             return "it takes pixels in runs, whatever their rows: it does not pool"
         if problem.c % strands(problem):
             return f"{strands(problem)} of its planes are a multiple of 16 bytes: so are its input channels"
+        if strands(problem) * plane_in(problem) * DTYPE_BYTES[problem.dtype] >= 1 << 31:
+            return "planes that begin anywhere have more bytes than are counted in 32 bits"
         if problem.n * ceil_div(plane(problem), span(problem)) * problem.k > MOST_SPANS:
             return f"it counts spans of {span(problem)} pixels, by channels, up to {MOST_SPANS:,}"
         return None

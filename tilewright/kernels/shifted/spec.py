@@ -80,6 +80,8 @@ class Shifted(Family):
             return "a block has rows of outputs, not windows: it does not pool"
         if problem.c * problem.h * problem.w % in_chunk(problem):
             return "planes are copied in bulk: images are multiples of 16 bytes"
+        if min(problem.c, channels(problem, 8)) * problem.h * problem.w >= 1 << 31:
+            return "the planes of a run of channels have more pixels than are counted in 32 bits"
         if max(problem.r, problem.s) > MOST_BITS:
             return f"lanes keep a bit for each row and column of a filter, {MOST_BITS} at most"
         shapes = [Shape(problem, rows, problem.q, 1) for rows in _rows(problem)]

@@ -74,6 +74,13 @@ INLINE double activated_f64(double v) {
 #endif
 }
 
+// Sums of i8 are of 32 bits: beyond them they start again at the other end.
+#if DTYPE == 4
+#define WRAPPED(v) ((double)(int)(long)(v))
+#else
+#define WRAPPED(v) (v)
+#endif
+
 INLINE void make_strip(double *sum, double *size, GLOBAL const in_t *x, GLOBAL const in_t *w,
                        GLOBAL const out_t *bias, GLOBAL const out_t *z, Strip at) {
     UNROLL for (int i = 0; i < STRIP; i++) sum[i] = size[i] = 0.0;
@@ -89,7 +96,7 @@ INLINE void make_strip(double *sum, double *size, GLOBAL const in_t *x, GLOBAL c
         double more = 0;
         if (ADD && at.q + i < SIZE_Q)
             more = (double)NUMBER(BETA) * out_load(z + Z_AT(at.n, at.k, at.p, at.q + i));
-        sum[i] = activated_f64(alpha * sum[i] + more + shift);
+        sum[i] = activated_f64(WRAPPED(alpha * sum[i] + more + shift));
         size[i] = SIZE_OF(alpha) * size[i] + SIZE_OF(more) + SIZE_OF(shift);
     }
 }
