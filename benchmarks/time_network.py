@@ -140,8 +140,8 @@ def time_kind(kind: str, budget: str) -> dict[str, object]:
     ours = with_ours(network)
     if budget:
         tune(ours, x, budget)
-    apart = ((ours(x) - want).abs().max() / want.abs().max()).item()
-    return {"kind": kind, "budget": budget, "pytorch_us": pytorch, "ours_us": ways(ours, x), "apart": float(f"{apart:.2g}")}
+    apart = float(f"{((ours(x) - want).abs().max() / want.abs().max()).item():.2g}")
+    return {"kind": kind, "budget": budget, "pytorch_us": pytorch, "ours_us": ways(ours, x), "apart": apart}
 
 
 def main() -> None:

@@ -241,10 +241,26 @@ def test_a_closed_standard_input_is_an_empty_one(command: str, said: str) -> Non
     assert done.stderr.startswith("error: ") and said in done.stderr
 
 
+def test_what_a_file_of_json_held_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("hours.json").write_text("measured for hours")
+    assert main(["configs", "--json", "hours.json"]) == 0
+    assert Path("hours.json.old").read_text() == "measured for hours"
+    assert "what hours.json held is now hours.json.old" in capsys.readouterr().err
+
+
+def test_a_link_to_nowhere_is_refused_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("away.json").symlink_to("nowhere/x.json")
+    assert main(["configs", "--json", "away.json"]) == 2
+    assert "--json away.json: No such file" in (said := capsys.readouterr()).err and not said.out
+
+
 def test_every_file_is_named_once_it_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for argv in (["configs"], ["cache", "info"], ["doctor"]):
         assert main([*argv, "--json", "x.json"]) == 0
-        assert capsys.readouterr().err == "wrote x.json\n"
+        said = capsys.readouterr().err.splitlines()
+        assert said == ["what x.json held is now x.json.old"] * (argv != ["configs"]) + ["wrote x.json"]
         assert main([*argv, "--json", "-"]) == 0
         assert capsys.readouterr().err == ""
     assert main([*BENCH, "--json", "x.json", "--markdown", "x.md", "--plot", "x.svg"]) == 0

@@ -17,16 +17,19 @@ from tilewright import floor
 from tilewright.bench.bench import Bench
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.cli import explain, main, opened
+from tilewright.cli.bench import _BenchRun
 from tilewright.cli.session import TuningSession
 from tilewright.cli.stopping import Terminated
 from tilewright.device import for_architecture
 from tilewright.dispatch import once
 from tilewright.errors import ProblemError, StoreError
 from tilewright.kernels import family_of
+from tilewright.peers.base import needs as needed
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.problem.shapes import Layer
 from tilewright.record import Check, Measurement, Record
+from tilewright.report.results import Results
 from tilewright.report.table import NOISY_NOTE
 from tilewright.search.space import sample
 from tilewright.store import Store
@@ -555,6 +558,18 @@ def test_a_benchmark_that_is_stopped_before_it_saves_a_layer_leaves_the_earlier_
     said = f"{file} is unchanged, as an earlier run left it; run the same command again\n"
     assert said in capsys.readouterr().err
     assert file.read_text() == before
+
+
+@pytest.mark.parametrize("installed", (False, True))
+def test_a_row_without_a_peer_that_is_there_now_is_measured_again(installed: bool) -> None:
+    absent = needed("there", *(() if installed else (("no_such_module", "it"),)))
+    figures = {"there": PeerFigure(reason=needed("there", ("no_such_module", "it")) or "")}
+    row = BenchRow("A", A, 1.0, OurFigure(cold_us=2.0), figures)
+    peer = SimpleNamespace(name="there", absent=lambda device: absent)
+    work: Any = SimpleNamespace(peers=(peer,), runtime=SimpleNamespace(device=None))
+    before, layers = Results(device={}, date="", commit="", rows=(row,)), [Layer("A", Problem.parse(A))]
+    assert (_BenchRun(work, layers, before).left == layers) is installed
+    assert not _BenchRun(work, [], before).left
 
 
 def test_bench_goes_on_from_its_file_and_adds_layers(

@@ -203,6 +203,8 @@ def test_the_runner_up_is_the_best_that_was_compared_with_the_winner() -> None:
     assert (second["config"], second["over_winner"]) == (lost.config, pytest.approx(1.1))
     assert found([lucky, won])["runner_up"]["config"] == lucky.config  # alone with it
     assert found([lost, won, lucky])["runner_up"]["config"] == lucky.config  # not compared yet
+    rough = replace(record(MINE, 7.0), standing=Standing.TRIAL)  # the winner of a search that was stopped
+    assert found([lost, lucky, rough])["runner_up"]["config"] == lucky.config
 
 
 def test_a_runner_up_that_seems_faster_was_timed_at_another_time() -> None:

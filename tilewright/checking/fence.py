@@ -11,7 +11,7 @@ from tilewright.runtime.base import Memory, Runtime
 
 GUARD_BYTES = 1 << 16  # on each side; a stray row or tile of outputs lands inside it
 CANARY = 0xA5  # as a float -2.9e-16: adding to it changes it, which adding to a NaN would not
-# As a float NaN: an element never written, or read before it was, is seen; around inputs one read past an end,
+# As a float NaN: an element never written, or read before it was, is seen; around inputs one past an end is,
 # even if it is multiplied by 0.
 POISON = 0xFF
 _STEP = 128  # slices of memory start at multiples of this

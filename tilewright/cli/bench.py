@@ -123,10 +123,20 @@ class _BenchRun:
     measured: bool = False
 
     def __post_init__(self) -> None:
-        """Keep earlier rows that have a time, and those of layers that this run does not measure."""
+        """Keep earlier rows that are complete, and those of layers that this run does not measure."""
         before = {(row.name, row.problem): row for row in self.before.rows}
         again = set(map(_key, self.layers))
-        self.rows |= {key: row for key, row in before.items() if row.ours.cold_us or key not in again}
+        self.rows |= {key: row for key, row in before.items() if self._complete(row) or key not in again}
+
+    def _complete(self, row: BenchRow) -> bool:
+        """Whether our kernel has a time, and no peer that is there now was missing."""
+        from tilewright.peers.base import was_missing
+
+        return bool(row.ours.cold_us) and not any(
+            was_missing(row.peers[peer.name].reason) and peer.absent(self.work.runtime.device) is None
+            for peer in self.work.peers
+            if peer.name in row.peers
+        )
 
     @property
     def left(self) -> list[Layer]:

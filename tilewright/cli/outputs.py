@@ -105,6 +105,14 @@ def write(file: Path, content: str | bytes, option: str) -> None:
         raise OptionError(f"{option} {file}: {error.strerror or error}") from None
 
 
+def old_of(file: Path) -> Path | None:
+    """Return where what a file holds goes before it is written, FILE.old; None: it holds nothing to keep."""
+    if is_stdout(file) or is_endless(file):
+        return None
+    real = file.resolve()
+    return real.with_name(f"{real.name}.old") if real.is_file() and real.stat().st_size else None
+
+
 def _behind_links(file: Path) -> Path:
     """Return the file with links resolved; a pipe or a device as named, since it may have no other name."""
     return file if is_endless(file) else file.resolve()
@@ -123,7 +131,7 @@ def _tried(real: Path) -> Path:
     """
     if _is_replaced(real):
         tempfile.TemporaryFile(dir=real.parent).close()
-    elif real.is_file():
+    elif not is_endless(real):
         real.open("r+b").close()
     return real
 

@@ -50,10 +50,7 @@ class ResultsFile:
     @property
     def _old(self) -> Path | None:
         """Where results of an earlier run go before this one writes its first; None: there are none."""
-        if self._path is None or self._ours:
-            return None
-        real = self._path.resolve()
-        return real.with_name(f"{real.name}.old") if real.is_file() and real.stat().st_size else None
+        return None if self._path is None or self._ours else outputs.old_of(self._path)
 
     @contextmanager
     def alone(self) -> Iterator[None]:

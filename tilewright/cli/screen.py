@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -68,11 +69,16 @@ def remark(text: str) -> None:
 def emit(tables: Table | list[Table], document: Any, json_file: Path | None) -> None:
     """Write the JSON document to the user's file, and print the tables even if that fails.
 
-    Only one of them goes to standard output: a document there replaces the tables.
+    What the file held becomes FILE.old. Only one of them goes to standard output: a document there replaces
+    the tables.
     """
     quiet = outputs.is_stdout(json_file)
     try:
         if json_file is not None:
+            if old := outputs.old_of(json_file):
+                with suppress(OSError):  # a folder where nothing can be renamed
+                    json_file.resolve().replace(old)
+                    remark(f"what {json_file} held is now {old.name}")
             outputs.write(json_file, outputs.as_json(document), "--json")
     finally:
         for index, table in enumerate([] if quiet else [tables] if isinstance(tables, Table) else tables):

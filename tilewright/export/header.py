@@ -57,7 +57,7 @@ def _about(bundle: Bundle) -> str:
             "launch may begin while the one before it still runs (programmatic stream serialization).",
             "A workspace serves one run at a time: streams side by side need one each.",
             "An OpenCL global size is grid * block; shared memory is declared in the source there, which is",
-            "built with -cl-std=CL1.2.",
+            "built with -cl-std=CL1.2. PoCL needs POCL_WORK_GROUP_METHOD=loops in the environment.",
             *(_MAPPED if bundle.tensor_maps else ()),
             *(_CONSTANT if any(one.kernel == CONSTANT for one in bundle.run) else ()),
             "",

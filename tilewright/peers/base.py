@@ -25,6 +25,7 @@ from tilewright.runtime.base import Run, Runtime
 from tilewright.runtime.capacity import cores
 
 Array = NDArray[Any]  # of a problem's dtypes
+_MISSING = "cannot be imported"
 _MOST_REASONS = 3  # most that are listed for a peer without contestants
 
 
@@ -171,13 +172,18 @@ class Peer(ABC):
         """Make the contestants; the peer is present and the problem not empty."""
 
 
+def was_missing(reason: str) -> bool:
+    """Whether a peer had no time because something has to be installed."""
+    return _MISSING in reason
+
+
 def needs(peer: str, *modules: tuple[str, str]) -> str | None:
     """Say which (module, what to install) cannot be imported, in one line; None if all can."""
     for module, install in modules:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            return f"{peer}: {module} cannot be imported ({one_line(error)}); pip install {install}"
+            return f"{peer}: {module} {_MISSING} ({one_line(error)}); pip install {install}"
         except Exception as error:  # a broken native library may raise anything
             return f"{peer}: importing {module} failed: {one_line(error)}"
     return None

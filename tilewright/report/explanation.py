@@ -238,7 +238,8 @@ def _second(subject: Subject) -> Facts:
     if mine is None or not others:
         return {}
     rough = not subject.named and unfinished(subject.history, mine) is not None
-    rivals = others if rough else [record for record in others if record.compared] or others
+    all_count = rough or not (subject.named or mine.compared)
+    rivals = others if all_count else [record for record in others if record.compared] or others
     second = rivals[0]
     figure, other = _figure(mine), _figure(second)
     close = [record for record in rivals if within_noise(figure, _figure(record))]
