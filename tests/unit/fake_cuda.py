@@ -23,6 +23,9 @@ class ndarray:  # noqa: N801 (CuPy's name)
         self.dtype, self.shape, self.strides, self.nbytes = data.dtype, data.shape, data.strides, data.nbytes
         self.data = SimpleNamespace(ptr=data.ctypes.data)
 
+    def transpose(self, *axes: int) -> ndarray:
+        return ndarray(self.data_.transpose(*axes), self.device.id)
+
 
 class FakeCupy:
     """What the tests see of the module: its current stream and what was launched where."""

@@ -21,6 +21,7 @@ import tilewright as tw
 from tilewright import api, arguments, errors
 from tilewright.arrays.look import look
 from tilewright.arrays.use import current_stream
+from tilewright.arrays.view import ArraySpec
 from tilewright.checking.inputs import normal_inputs
 from tilewright.dispatch import dispatch
 from tilewright.dtypes import FULL, numpy_dtype
@@ -30,6 +31,7 @@ from tilewright.kernels.family import Buffer, Config, Launch
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import Reference, numpy_conv
 from tilewright.plans import plan_cache
+from tilewright.plans.binding import Binding
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.plan import Plan
 from tilewright.plans.request import Request
@@ -697,6 +699,31 @@ def test_every_dtype_on_a_gpu(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -
         assert y.dtype == numpy_dtype(problem.dtype_out) and cupy.launched[-1] == cupy.stream
         ref, size = numpy_conv(problem, data.x, data.w, data.bias, data.z)
         assert error_bound(problem, 1).allows(y.data_, ref, size).all()
+
+
+def test_channels_last_on_a_gpu_is_looked_at_once(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel needs no more than the address of arrays that are seen as (N, C, H, W)."""
+
+    def turned(array: Any) -> Any:
+        return cupy.array(np.ascontiguousarray(array.transpose(0, 2, 3, 1))).transpose(0, 3, 1, 2)
+
+    text = "n2c4h7w9k6r3s2-f32"
+    problem = Problem.parse(f"{text}-nhwc+bias+add")
+    layer = LayerPlan(Plan.make(cupy.runtime("cuda"), problem, Config.parse("reference:v=1")))
+    last = property(lambda spec: len(spec.shape) == 4 and not spec.contiguous)  # CuPy has no channels_last
+    monkeypatch.setattr(ArraySpec, "channels_last", last)
+    looked, looks = list[bool](), Binding._looked_at
+    monkeypatch.setattr(Binding, "_looked_at", lambda *given: looked.append(True) or looks(*given))
+    packed, bias = layer.pack(cupy.array(W)), cupy.array(B)
+    for factor in (1, 2, 3):
+        x, z = (array * F(factor) for array in (X, Z))
+        want = expected(f"{text}+bias+add", x, W, B, z)
+        y, out = layer(turned(x), packed, bias, turned(z)), turned(np.zeros(want.shape, F))
+        assert layer(turned(x), packed, bias, turned(z), out=out) is out
+        for found in (y, out):
+            assert found.shape == want.shape and found.strides == turned(want.astype(F)).strides
+            near(found.data_, want)
+    assert len(looked) == 2, "a call with an output, and one without"
 
 
 def test_gaps_on_a_gpu_are_refused_not_copied(cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch) -> None:

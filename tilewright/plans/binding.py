@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from tilewright.arrays.look import look
 from tilewright.arrays.use import (
@@ -29,6 +30,20 @@ _TURNED = "channels_last, as x is"
 Given = Mapping[str, ArrayView]
 
 
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """How arrays that were found to fit are bound.
+
+    Attributes:
+        in_place: whether the kernel takes the arrays where they are: of nhwc on a GPU also those that the
+            caller sees as (N, C, H, W).
+        back: whether the caller sees a new output so, too.
+    """
+
+    in_place: bool
+    back: bool
+
+
 class Binding:
     """Validates the arrays of a layer, and binds them to the operands of its kernel.
 
@@ -41,8 +56,7 @@ class Binding:
         self._problem, self._home = problem, home
         self._name = str(problem)  # for errors; worked out once, since calls are short
         self._operands = problem.operands
-        # By the signatures of calls that fit: whether the kernel has their arrays as they are.
-        self._known: dict[tuple[object, ...], bool] = {}
+        self._known: dict[tuple[object, ...], _Fit] = {}  # by the signatures of calls
 
     def filter(self, w: ArrayView) -> Array:
         """Return the filter as ``Plan.pack`` reads it.
@@ -79,14 +93,20 @@ class Binding:
             self._fit(given, layout)
         if "out" in given:
             writable(given["out"], *[seen for name, seen in given.items() if name != "out"])
-        if known and all([seen.aligned for seen in given.values()]):
-            return self._as_they_are(given)
+        if known and known.in_place and all([seen.aligned for seen in given.values()]):
+            return self._as_they_are(given, known.back)
         arrays, result = self._looked_at(given, layout)
         if known is None:
-            same = [arrays[name] is given[name].array for name in arrays if name in given]
-            most = list(self._known.items())[:MOST_SIGNATURES]
-            self._known = {**dict(most), signature: all(same) and result is arrays["y"]}
+            fit = _Fit(self._in_place(arrays, given, result), result is not arrays["y"])
+            self._known = {**dict(list(self._known.items())[:MOST_SIGNATURES]), signature: fit}
         return arrays, result
+
+    def _in_place(self, arrays: Mapping[str, Array], given: Given, result: Array) -> bool:
+        """Whether the kernel's operands are the caller's arrays, or on a GPU views of the same memory."""
+        theirs = [(arrays[name], seen) for name, seen in given.items() if name in arrays]
+        if self._home == "cpu":
+            return result is arrays["y"] and all(array is seen.array for array, seen in theirs)
+        return all(look(seen.name, array).address == seen.address for array, seen in theirs)
 
     def _fit(self, given: Given, layout: str) -> None:
         """Refuse what is missing, superfluous, elsewhere, or of another dtype or shape."""
@@ -100,12 +120,12 @@ class Binding:
         if seen.device != self._home:
             raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {self._home}, where the plan runs")
 
-    def _as_they_are(self, given: Given) -> tuple[dict[str, Array], Array]:
+    def _as_they_are(self, given: Given, back: bool) -> tuple[dict[str, Array], Array]:
         """Bind arrays of a signature that is known to need no conversion."""
         arrays = {name: seen.array for name, seen in given.items() if name not in ("w", "out")}
         pr, out = self._problem, given.get("out")
         y = arrays["y"] = empty(given["x"], pr.y_shape, pr.dtype_out) if out is None else out.array
-        return arrays, y
+        return arrays, to_nchw(y) if back and out is None else y
 
     def _looked_at(self, given: Given, layout: str) -> tuple[dict[str, Array], Array]:
         """Bind arrays of any signature that fits."""
