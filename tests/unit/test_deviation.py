@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from tilewright.checking.inputs import normal_inputs
 from tilewright.dtypes import numpy_dtype
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.problem import Problem
+from tilewright.problem.activations import ACTIVATIONS, Activation
+from tilewright.problem.epilogue import Epilogue
 
 
 def of_tf32(a: Any) -> Any:
@@ -64,8 +67,18 @@ def test_the_arithmetic_of_a_dtype_is_told_from_a_coarser_one(dtype: str, way: s
     ],
 )  # fmt: skip
 def test_errors_are_of_the_size_of_an_output(text: str, size: float) -> None:
-    """Those of all elements together, and the largest of one alone."""
-    problem = Problem.parse(text)
+    _is_of_size(Problem.parse(text), size)
+
+
+def test_any_activation_with_a_slope_stretches_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ACTIVATIONS, "bent", Activation("bent", ("slope",)))
+    layer = Problem.parse("n1c64h5w6k4r1s1-f32")
+    for low, size in ((-3.0, 24.0), (0.5, 8.0)):
+        _is_of_size(replace(layer, epilogue=Epilogue(act="bent", low=low)), size)
+
+
+def _is_of_size(problem: Problem, size: float) -> None:
+    """Errors of all elements together, and the largest of one alone."""
     rms, one = _LIMITS[problem.precision]
 
     def wrong(most: float, mean: float) -> bool:

@@ -125,5 +125,4 @@ def _size(problem: Problem) -> float:
     A slope above 1 multiplies it.
     """
     e = problem.epilogue
-    steepest = max(1.0, abs(e.low)) if e.act == "leaky" else 1.0
-    return steepest * (abs(e.alpha) * math.sqrt(problem.terms) + abs(e.beta) + e.bias)
+    return max(1.0, e.slope) * (abs(e.alpha) * math.sqrt(problem.terms) + abs(e.beta) + e.bias)

@@ -142,6 +142,4 @@ def _steps(problem: Problem) -> int:
 
 def _steepest(problem: Problem) -> float:
     """Return the Lipschitz constant of the activation."""
-    e = problem.epilogue
-    steepest = e.activation.steepest
-    return max(steepest, abs(e.low)) if e.activation.numbers == ("slope",) else steepest
+    return max(problem.epilogue.activation.steepest, problem.epilogue.slope)

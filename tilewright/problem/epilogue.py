@@ -137,6 +137,11 @@ class Epilogue:
         return ACTIVATIONS[self.act]
 
     @property
+    def slope(self) -> float:
+        """The magnitude of the slope among its activation's numbers; 0: there is none."""
+        return abs(self.low) if self.activation.numbers == ("slope",) else 0.0
+
+    @property
     def add(self) -> bool:
         """Whether a residual z is added."""
         return self.beta != 0.0
