@@ -26,7 +26,7 @@ H100 = for_architecture("sm_90")
 ROUND = model_cpu.CoreCoefficients(
     issue=4.0, loads=2.0, turn_instructions=5.0, latency=3.0, l1_bytes=1000.0, l2_bytes=10000.0, usable=0.5,
     l1_rate=40.0, l2_rate=20.0, l3_rate=10.0, place_rate=5.0, exposed=0.25, copy_cycles=0.5, store_cycles=2.0,
-    move_rate=4.0, tail=0.25, block_cycles=450.0, launch_us=30.0, overlap=0.25, atomic_cycles=8.0,
+    move_rate=4.0, tail=0.25, block_cycles=450.0, next_launch_us=30.0, overlap=0.25, atomic_cycles=8.0,
     two_pass_cycles=4.0, last_cycles=2.0,
 )  # fmt: skip
 TWO_CORES = replace(
@@ -135,7 +135,7 @@ def test_the_terms_of_a_kernel_are_those_of_its_counts(monkeypatch: pytest.Monke
     assert found.total_us == pytest.approx(7.0 + computed_us + 3.0)
     assert found.facts == pytest.approx({
         "multiply_add_us": rounds * 1.6, "load_ports_us": rounds * 0.5, "issue_slots_us": rounds * 0.775,
-        "latency_us": rounds * 0.3, "filter_stream_us": rounds * 2.5, "dram_us": 4.0, "blocks": 5,
+        "latency_us": rounds * 0.3, "caches_us": rounds * 2.5, "dram_us": 4.0, "blocks": 5,
         "waves": 2.5, "tail": 0.3, "input_tile_bytes": 400, "vector_registers": 12, "useful_outputs": 0.75,
         "register_intensity_flops_per_element": 3.0, "block_intensity_flops_per_element": 5.0,
     })  # fmt: skip

@@ -48,7 +48,7 @@ def _memory_us(read: float, written: float = 0.0, streams: bool = False) -> floa
 ROUND = model.Coefficients(
     issue_share=0.5, issue_latency=0.5, step_cycles=100.0, exposed_cycles=1000.0, flight_cycles=600.0,
     fetch_cycles=2000.0, wavefront_cycles=2.0, l2_bytes_per_cycle=10.0, load_cycles=20.0, sector_cycles=0.5,
-    cluster_us=8.0, peer_bytes_per_cycle=20.0, arrival_us=3.0, atomic_us=4.0, launch_us=2.0,
+    cluster_us=8.0, peer_bytes_per_cycle=20.0, arrival_us=3.0, atomic_us=4.0, next_launch_us=2.0,
     memory_share=0.5, stream_share=1.0, short_bytes=1e6, gangs=(0.8, 0.5), sharpness=math.inf,
 )  # fmt: skip
 TEN_UNITS = replace(
@@ -160,7 +160,7 @@ def test_launches_that_move_data_use_the_cache_as_far_as_it_goes() -> None:
         return _estimate(more_launches=2, more_bytes=nbytes).terms_us["other_launches_us"]
 
     none, held = moving_us(0.0), moving_us(H100.l2_bytes)
-    assert none == pytest.approx(2 * model.H100.launch_us)
+    assert none == pytest.approx(2 * model.H100.next_launch_us)
     assert held < moving_us(1.01 * H100.l2_bytes) < none + 1.03 * (held - none)
     beyond = (moving_us(3 * H100.l2_bytes) - held) / 2
     assert beyond == pytest.approx(H100.l2_bytes / (H100.rates.read_gbs * 1e3 * model.H100.stream_share))

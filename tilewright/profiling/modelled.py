@@ -17,7 +17,7 @@ _GPU_PIPES = {
 }  # fmt: skip
 _CPU_PIPES = {
     "multiply_add_us": "multiply-add pipes", "load_ports_us": "load ports", "issue_slots_us": "issue slots",
-    "latency_us": "latency", "filter_stream_us": "caches", "dram_us": "main memory",
+    "latency_us": "latency", "caches_us": "caches", "dram_us": "main memory",
 }  # fmt: skip
 # Terms of the model that belong to no pipe.
 _BESIDE = {

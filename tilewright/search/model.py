@@ -45,7 +45,7 @@ class Coefficients:
         peer_bytes_per_cycle: bytes that a unit reads from the shared memory of its cluster per cycle.
         arrival_us: one round trip of the last-arriver protocol.
         atomic_us: zeroing the output for atomics, and the adds without the time of their bytes.
-        launch_us: each launch after the first.
+        next_launch_us: each launch after the first.
         memory_share: share of the calibrated read bandwidth that a kernel gets for the first ``short_bytes``
             that it reads.
         stream_share: share that it gets for further bytes, and kernels whose threads only read for all.
@@ -69,7 +69,7 @@ class Coefficients:
     peer_bytes_per_cycle: float = 20.2
     arrival_us: float = 2.6
     atomic_us: float = 2.8
-    launch_us: float = 2.2
+    next_launch_us: float = 2.2
     memory_share: float = 0.592
     stream_share: float = 0.95
     short_bytes: float = 24e6
@@ -173,7 +173,7 @@ def _others_us(device: Device, work: GpuWork, k: Coefficients) -> float:
     l2_gbs = k.l2_bytes_per_cycle * device.clock_ghz * device.units
     near = min(work.more_bytes, device.l2_bytes)
     moved = near / l2_gbs + (work.more_bytes - near) / (device.rates.read_gbs * k.stream_share)
-    return work.more_launches * k.launch_us + moved * 1e-3
+    return work.more_launches * k.next_launch_us + moved * 1e-3
 
 
 def _combine_us(device: Device, work: GpuWork, k: Coefficients, per_unit: int) -> float:
@@ -185,7 +185,7 @@ def _combine_us(device: Device, work: GpuWork, k: Coefficients, per_unit: int) -
     if work.combine == ATOMIC:
         cost += k.atomic_us + 2.0 * work.partial_bytes / (l2_gbs * 1e3)
     elif work.combine == TWO_PASS:
-        cost += 1.5 * k.launch_us + 2.0 * work.partial_bytes / (l2_gbs * 1e3)
+        cost += 1.5 * k.next_launch_us + 2.0 * work.partial_bytes / (l2_gbs * 1e3)
     elif work.combine == LAST:
         last = work.shares * work.tile_bytes / work.cluster / (k.l2_bytes_per_cycle * device.clock_ghz * 1e3)
         cost += k.arrival_us + work.partial_bytes / (l2_gbs * 1e3) + last

@@ -43,7 +43,7 @@ class CoreCoefficients:
         move_rate: bytes per cycle of launches that only move or transform data.
         tail: blocks by which the last core finishes late, on average.
         block_cycles: of fetching a block's index and its setup.
-        launch_us: each launch after the first.
+        next_launch_us: each launch after the first.
         overlap: share of the shorter of computing and main memory that overlaps with the longer.
         atomic_cycles, two_pass_cycles, last_cycles: of a partial sum that is combined in this way.
     """
@@ -66,7 +66,7 @@ class CoreCoefficients:
     move_rate: float = 3.5
     tail: float = 0.15
     block_cycles: float = 400.0
-    launch_us: float = 20.0
+    next_launch_us: float = 20.0
     overlap: float = 0.5
     atomic_cycles: float = 20.0
     two_pass_cycles: float = 1.0
@@ -112,14 +112,14 @@ def cpu_estimate(device: Device, work: CpuWork) -> Estimate:
         "stores_us": storing * rounds * cycle_us,
         "memory_not_hidden_us": max(memory - compute, 0.0) + (1.0 - k.overlap) * min(memory, compute),
         "combine_us": _cpu_combine_us(device, work, k),
-        "other_launches_us": work.more_launches * k.launch_us + moving * cycle_us,
+        "other_launches_us": work.more_launches * k.next_launch_us + moving * cycle_us,
     }
     facts = {
         "multiply_add_us": pipes * rounds * cycle_us,
         "load_ports_us": ports * rounds * cycle_us,
         "issue_slots_us": issue * rounds * cycle_us,
         "latency_us": latency * rounds * cycle_us,
-        "filter_stream_us": caches * rounds * cycle_us,
+        "caches_us": caches * rounds * cycle_us,
         "dram_us": memory,
         "blocks": work.blocks,
         "waves": work.blocks / device.units,
@@ -150,4 +150,4 @@ def _cpu_combine_us(device: Device, work: CpuWork, k: CoreCoefficients) -> float
         return 0.0
     each = {ATOMIC: k.atomic_cycles, TWO_PASS: k.two_pass_cycles, LAST: k.last_cycles}[work.combine]
     cycles = work.partial_bytes / 4.0 / device.units * each
-    return cycles * 1e-3 / device.clock_ghz + (k.launch_us if work.combine != LAST else 0.0)
+    return cycles * 1e-3 / device.clock_ghz + (k.next_launch_us if work.combine != LAST else 0.0)
