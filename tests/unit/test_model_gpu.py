@@ -49,7 +49,7 @@ ROUND = model.Coefficients(
     issue_share=0.5, issue_latency=0.5, step_cycles=100.0, exposed_cycles=1000.0, flight_cycles=600.0,
     fetch_cycles=2000.0, wavefront_cycles=2.0, l2_bytes_per_cycle=10.0, load_cycles=20.0, sector_cycles=0.5,
     cluster_us=8.0, peer_bytes_per_cycle=20.0, arrival_us=3.0, atomic_us=4.0, next_launch_us=2.0,
-    memory_share=0.5, stream_share=1.0, short_bytes=1e6, gangs=(0.8, 0.5), sharpness=math.inf,
+    memory_share=0.5, stream_share=1.0, short_bytes=1e6, cluster_units=(0.8, 0.5), sharpness=math.inf,
 )  # fmt: skip
 TEN_UNITS = replace(
     H100, units=10, clock_ghz=1.0, threads_per_unit=2048,
@@ -93,7 +93,8 @@ def test_the_terms_of_a_kernel_are_those_of_its_counts() -> None:
         (dict(buffers=1), 2 * 14.0), (dict(buffers=0), 2 * 4.0), (dict(turn_cycles=900.0), 2 * 11.0),
         (dict(stays=True), 4.0 + 3.0), (dict(fetch=0.5), 2 * 4.0), (dict(steps=0), 4.0 + 2.0),
         (dict(resident=1), 3 * 5.0), (dict(resident=8), 6.0), (dict(blocks=20), 5.0),
-        (dict(gang=2, blocks=20), 5.0), (dict(gang=4, blocks=24), 2 * 5.0), (dict(gang=8), 3 * 5.0),
+        (dict(cluster_blocks=2, blocks=20), 5.0), (dict(cluster_blocks=4, blocks=24), 2 * 5.0),
+        (dict(cluster_blocks=8), 3 * 5.0),
         (dict(steps=1), 4.0 + 3.1), (dict(threads=288, fma=1000.0), 12.1 + 10.7),
         (dict(tensor_cycles=4000.0), 8.0 + 5.0), (dict(wavefronts=4000.0), 16.0 + 8.0),
         (dict(load_bytes=6e4), 12.0 + 6.0), (dict(global_loads=150.0), 28.8 + 19.0),
@@ -112,7 +113,7 @@ def test_facts_are_of_the_blocks_that_there_are() -> None:
 
 
 def test_at_twice_the_clock_a_unit_and_the_cache_take_half_the_time() -> None:
-    counts = replace(COUNTS, combine=LAST, cluster=2, more_bytes=1e5, fetch=0.5)
+    counts = replace(COUNTS, combine=LAST, cluster_shares=2, more_bytes=1e5, fetch=0.5)
     found = model.gpu_estimate(replace(TEN_UNITS, clock_ghz=2.0), counts, ROUND)
     assert found.terms_us == pytest.approx({
         "launch_us": 2.5, "first_loads_us": 0.5, "main_loop_us": 4.0, "stores_us": 0.03,
@@ -130,8 +131,8 @@ def test_tensor_cores_are_told_where_they_are_used() -> None:
     ("changes", "us"),
     [
         (dict(combine=ATOMIC), 4.0 + 2.0), (dict(combine=TWO_PASS), 3.0 + 2.0),
-        (dict(combine=LAST), 3.0 + 1.0 + 0.3), (dict(combine=LAST, cluster=2), 8.0 + 0.15 + 3.0 + 1.0 + 0.15),
-        (dict(cluster=2), 8.0 + 0.15),
+        (dict(combine=LAST), 3.0 + 1.0 + 0.3), (dict(cluster_shares=2), 8.0 + 0.15),
+        (dict(combine=LAST, cluster_shares=2), 8.0 + 0.15 + 3.0 + 1.0 + 0.15),
     ],
 )  # fmt: skip
 def test_shares_are_combined_in_the_time_of_their_bytes_and_launches(

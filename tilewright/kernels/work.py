@@ -57,12 +57,14 @@ class GpuWork(Counts):
         wavefronts: cycles for which the shared loads of a block occupy the shared-memory port, in total.
         load_bytes: bytes that a block loads from the L2 cache, in total.
         store_sectors: 32-byte sectors that a block writes.
-        cluster: shares of C across a cluster.
+        cluster_shares: shares of C across a cluster; 1 where ``epilogue`` counts how they meet (families with
+            ``wgmma``).
+        cluster_blocks: blocks of a cluster; 1 in ``direct`` and ``mma``, too, whatever their clusters: the
+            model's constants were fitted that way.
         shares: shares of C across the grid.
         tile_bytes: bytes of one block's output tile.
         tensor_cycles: cycles for which a block occupies all tensor cores of a unit, in total.
         turn_cycles: least cycles of an iteration of the main loop: its data must have arrived.
-        gang: blocks that run at once in one cluster (of families with ``wgmma``; others leave it at 1).
         fetch: time from the launch to the first data, relative to blocks whose threads all load.
         streams: whether threads only read data that they use once, with many bytes in flight each.
         stays: whether blocks are persistent: the next tile's data arrive while sums are stored.
@@ -82,12 +84,12 @@ class GpuWork(Counts):
     wavefronts: float = 0.0
     load_bytes: float
     store_sectors: float
-    cluster: int = 1
+    cluster_shares: int = 1
+    cluster_blocks: int = 1
     shares: int = 1
     tile_bytes: float = 0.0
     tensor_cycles: float = 0.0
     turn_cycles: float = 0.0
-    gang: int = 1
     fetch: float = 1.0
     streams: bool = False
     stays: bool = False

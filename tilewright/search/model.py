@@ -50,8 +50,8 @@ class Coefficients:
             that it reads.
         stream_share: share that it gets for further bytes, and kernels whose threads only read for all.
         short_bytes: bytes of main memory.
-        gangs: share of a GPU's units that clusters of 4 and of 8 blocks can occupy: a cluster lies within one
-            of the GPU's clusters of units.
+        cluster_units: share of a GPU's units that clusters of 4 and of 8 blocks can occupy: a cluster lies
+            within one of the GPU's clusters of units.
         sharpness: order of the norm that combines overlapping times; the higher, the better they overlap.
     """
 
@@ -73,7 +73,7 @@ class Coefficients:
     memory_share: float = 0.592
     stream_share: float = 0.95
     short_bytes: float = 24e6
-    gangs: tuple[float, float] = (0.94, 0.91)
+    cluster_units: tuple[float, float] = (0.94, 0.91)
     sharpness: float = 3.7
 
 
@@ -89,7 +89,7 @@ def estimate(family: Family, problem: Problem, device: Device, config: Config) -
 
 def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
     """Model of a GPU: the busiest pipe of a unit, the latencies of a wave, the launches of a run."""
-    units = int(device.units * (k.gangs[work.gang > 4] if work.gang > 2 else 1.0))
+    units = int(device.units * (k.cluster_units[work.cluster_blocks > 4] if work.cluster_blocks > 2 else 1.0))
     per_unit = ceil(work.blocks / units)
     together = min(work.resident, per_unit)
     full, rest = divmod(per_unit, together)
@@ -180,13 +180,14 @@ def _combine_us(device: Device, work: GpuWork, k: Coefficients, per_unit: int) -
     """Cost of combining the shares of C."""
     l2_gbs = k.l2_bytes_per_cycle * device.clock_ghz * device.units
     cost = 0.0
-    if work.cluster > 1:
+    if work.cluster_shares > 1:
         cost += k.cluster_us + work.tile_bytes * per_unit / (k.peer_bytes_per_cycle * device.clock_ghz * 1e3)
     if work.combine == ATOMIC:
         cost += k.atomic_us + 2.0 * work.partial_bytes / (l2_gbs * 1e3)
     elif work.combine == TWO_PASS:
         cost += 1.5 * k.next_launch_us + 2.0 * work.partial_bytes / (l2_gbs * 1e3)
     elif work.combine == LAST:
-        last = work.shares * work.tile_bytes / work.cluster / (k.l2_bytes_per_cycle * device.clock_ghz * 1e3)
+        last_bytes = work.shares * work.tile_bytes / work.cluster_shares
+        last = last_bytes / (k.l2_bytes_per_cycle * device.clock_ghz * 1e3)
         cost += k.arrival_us + work.partial_bytes / (l2_gbs * 1e3) + last
     return cost

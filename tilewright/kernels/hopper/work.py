@@ -94,7 +94,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         store_sectors=tile * stored / 32 / cf["sc"] * (NARROW if words else 1.0),
         dram_bytes=float(least_bytes(pr, device) - pr.w_bytes + filters),
         fetch=FETCH if tiling.image else 1.0, stays=tiling.stays,
-        cluster=1, gang=cf["sc"] * cf["cm"], shares=cf["sg"],  # shares of a cluster: in ``epilogue``
+        cluster_shares=1, cluster_blocks=cf["sc"] * cf["cm"], shares=cf["sg"],  # shares meet in ``epilogue``
         combine=combine, partial_bytes=0.0 if combine == NONE else 4.0 * tile * tiling.blocks / cf["sc"],
         tile_bytes=4.0 * tile,
         useful=pr.n * pr.p * pr.q * pr.kg / (tiling.px_tiles * tiling.nb * tiling.k_tiles * tiling.kb),

@@ -50,7 +50,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=BULK * share * (x_bytes + w_bytes),
         store_sectors=BULK * outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        fetch=FETCH, stays=cf["turns"] > 1, gang=sc, tile_bytes=4.0 * outputs,
+        fetch=FETCH, stays=cf["turns"] > 1, cluster_shares=1, cluster_blocks=sc, tile_bytes=4.0 * outputs,
         useful=pr.z_elements / (outputs * tiling.tiles), register_intensity=0.0,
         block_intensity=2.0 * ROW * outputs / (x_bytes + w_bytes),
         tensor_cycles=products * product,

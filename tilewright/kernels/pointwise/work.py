@@ -69,7 +69,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=CACHED * count * (x_bytes + w_bytes), store_sectors=stored,
         dram_bytes=float(read_bytes + pr.w_bytes + pr.y_bytes),
         more_launches=int(thins(pr)), more_bytes=float(pr.x_bytes + thinned_bytes(pr)) if thins(pr) else 0.0,
-        fetch=FETCH, stays=True, gang=1, tile_bytes=4.0 * outputs,
+        fetch=FETCH, stays=True, cluster_shares=1, cluster_blocks=1, tile_bytes=4.0 * outputs,
         useful=pr.z_elements / (outputs * tiles), register_intensity=0.0,
         block_intensity=2.0 * outputs * cf["chunks"] * 16 / DTYPE_BYTES[pr.dtype] / (x_bytes + w_bytes),
         tensor_cycles=products * product,

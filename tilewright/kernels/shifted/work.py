@@ -76,7 +76,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=loads * conflicts * warps + 0.6 * (products * read + (x_bytes + w_bytes) / LINE),
         load_bytes=BULK * (x_bytes + w_bytes), store_sectors=outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        fetch=FETCH, stays=bool(cf["stay"]), gang=sc, tile_bytes=4.0 * outputs,
+        fetch=FETCH, stays=bool(cf["stay"]), cluster_shares=1, cluster_blocks=sc, tile_bytes=4.0 * outputs,
         useful=pr.z_elements / (outputs * tiling.tiles), register_intensity=0.0,
         block_intensity=2.0 * outputs * pr.r * pr.s * channels(pr, chunks) * patches / (x_bytes + w_bytes),
         tensor_cycles=products * product,
