@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 from tilewright import __version__
 from tilewright.cli import doctor, main, opened, options, outputs, run
 from tilewright.cli.screen import ProgressBar, emit
-from tilewright.device import Rates
+from tilewright.device import Rates, for_architecture
 from tilewright.errors import TORCH_CPU, DeviceError, ProblemError, how_to_get
 from tilewright.record import Check
 from tilewright.report.table import NOISY_NOTE, Table, as_text
@@ -235,8 +236,9 @@ def test_rates_are_measured_once_and_those_of_a_busy_device_stay(monkeypatch: py
     monkeypatch.setattr("tilewright.measuring.calibrate.calibrate", busy)
     for backend in ("opencl", "numpy"):
         for source in ("calibrated", "datasheet"):
-            rates = SimpleNamespace(source=source)
-            runtime: Any = SimpleNamespace(device=SimpleNamespace(backend=backend, rates=rates))
+            gpu = for_architecture("sm_90")
+            device = replace(gpu, backend=backend, rates=replace(gpu.rates, source=source))
+            runtime: Any = SimpleNamespace(device=device)
             opened.calibrate_once(runtime)
             assert measured == ["opencl"] * (source == "datasheet" or backend == "numpy")
     opened.calibrate(open_runtime("numpy"))

@@ -340,7 +340,7 @@ def test_help_offers_numpy_where_it_is_taken(
 def test_numpy_where_a_device_is_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    best = SimpleNamespace(device=SimpleNamespace(backend="opencl", name="EPYC"))
+    best = SimpleNamespace(device=SimpleNamespace(runs_kernels=True, name="EPYC"))
     real = opening.open_runtime
     monkeypatch.setattr(opening, "open_runtime", lambda *which: real(*which) if which else best)
     check(

@@ -123,7 +123,7 @@ def test_what_hides_the_cpu_is_named(name: str, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(opening, "_opened", {})
     monkeypatch.setattr(opening, "_count", lambda kind: 1 if kind == "numpy" else 0)
     monkeypatch.setattr(opening, "_driven", failing(DeviceError("cpu:0: there is none; see doctor")))
-    numpy = SimpleNamespace(device=SimpleNamespace(backend="numpy"))
+    numpy = SimpleNamespace(device=SimpleNamespace(runs_kernels=False))
     monkeypatch.setattr(opening, "open_runtime", lambda: numpy)
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
     assert "environment" not in " ".join(map(str, runtime.list_devices()))

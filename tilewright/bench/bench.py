@@ -111,7 +111,7 @@ class Bench:
         try:
             return (self.tune(layer) if self.tune else 0.0), ""
         except TilewrightError as error:
-            return 0.0, "" if self.runtime.device.backend == "numpy" else f"not tuned: {error}"
+            return 0.0, f"not tuned: {error}" if self.runtime.device.runs_kernels else ""
 
     def _floor_us(self, problem: Problem, ours: OurFigure, figure: Measurement | None) -> float:
         """Return the floor, from rates that are at least those that our kernel has just reached."""
@@ -179,7 +179,7 @@ def _call(plan: LayerPlan, given: Mapping[str, Array]) -> BoundCall:
 
 def _check(runtime: Runtime, plan: Plan, seed: int) -> Check | None:
     """Verify a plan in full, on the inputs that it is then timed with; NumPy has no kernels to verify."""
-    if runtime.device.backend == "numpy":
+    if not runtime.device.runs_kernels:
         return None
     verifier = Verifier(runtime, plan.problem, seed)
     return verifier.check(verifier.candidate(plan.config), full=True)

@@ -101,7 +101,7 @@ def _for_device(about: opened.Asked, device: str | None) -> Bundle:
     from tilewright.export.bundle import bundle
 
     runtime = opened.open_device(device)
-    if runtime.device.backend == "numpy":
+    if not runtime.device.runs_kernels:
         raise DeviceError("export: NumPy has no kernels; name a CUDA or OpenCL device, or --arch sm_90")
     config, why = about.chosen(runtime)
     return bundle(about.problem, runtime.device, config, _note(about, why), runtime.compile)

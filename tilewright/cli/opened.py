@@ -36,7 +36,7 @@ def needs_kernels(runtime: Runtime, command: str) -> None:
     Raises:
         DeviceError: it is NumPy.
     """
-    if runtime.device.backend == "numpy":
+    if not runtime.device.runs_kernels:
         from tilewright.runtime import instead_of_numpy
 
         raise DeviceError(f"{command}: NumPy has no kernels; {instead_of_numpy('--device')}")
@@ -69,7 +69,7 @@ def calibrate(runtime: Runtime) -> None:
     """Calibrate a device's rates, in about a second; the best values ever measured count."""
     from tilewright.measuring.calibrate import calibrate as measure_rates
 
-    if runtime.device.backend != "numpy":
+    if runtime.device.runs_kernels:
         with suppress(DeviceError):  # the device is busy: keep the known rates
             measure_rates(runtime)
 

@@ -150,6 +150,11 @@ class Device:
         return self.backend == "cuda"
 
     @property
+    def runs_kernels(self) -> bool:
+        """Whether a driver compiles and runs kernels; NumPy computes answers without any."""
+        return self.backend != "numpy"
+
+    @property
     def has_shuffles(self) -> bool:
         """Whether lanes of a warp can read each other's registers; OpenCL C 1.2 cannot express it."""
         return self.is_cuda

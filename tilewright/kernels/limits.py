@@ -146,7 +146,7 @@ def no_tensor_gpu(device: Device) -> str | None:
 
 def no_kernels(device: Device) -> str | None:
     """Say so if a device runs no kernels at all."""
-    return None if device.backend in ("cuda", "opencl") else f"the {device.backend} backend runs no kernels"
+    return None if device.runs_kernels else f"the {device.backend} backend runs no kernels"
 
 
 def fits_registers(device: Device, need: int, threads: int, spare: int = ROUGHLY) -> bool:

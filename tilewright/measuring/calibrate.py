@@ -47,7 +47,7 @@ def calibrate(runtime: Runtime, anew: bool = False) -> Rates:
     Raises:
         DeviceError: NumPy cannot be calibrated, or the times make no sense (a device in other use).
     """
-    if runtime.device.backend == "numpy":
+    if not runtime.device.runs_kernels:
         raise DeviceError("calibrate: NumPy runs no kernels; choose cpu, cuda or opencl")
     read_us, empty_us = _least_us(runtime, _reading(runtime))
     flops, runs = _multiplying(runtime)

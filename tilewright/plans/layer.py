@@ -56,7 +56,7 @@ class LayerPlan:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._on_cpu = not plan.device.is_cuda
-        self._has_driver = plan.device.backend != "numpy"
+        self._has_driver = plan.device.runs_kernels
         self._where = f"{plan.device.backend}:{plan.device.index}"
         self._binding = Binding(plan.problem, "cpu" if self._on_cpu else f"cuda:{plan.device.index}")
         self._streams = StreamPlans(plan)

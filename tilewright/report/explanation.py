@@ -195,7 +195,7 @@ def _terms(estimate: Estimate | None) -> Facts:
 
 def _not_measured(subject: Subject) -> str:
     """Say how to measure a config, if that is possible."""
-    if subject.device.backend == "numpy":
+    if not subject.device.runs_kernels:
         return "never: NumPy computes the answer, without a kernel"
     there = "on such a GPU " if subject.elsewhere else ""
     if subject.named or not subject.family.tunable:

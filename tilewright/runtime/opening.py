@@ -109,7 +109,7 @@ def instead_of_numpy(option: str) -> str:
         best = open_runtime().device
     except RunError as error:
         return str(error).partition(OR_NUMPY)[0]
-    if best.backend != "numpy":
+    if best.runs_kernels:
         return f"leave out {option}, {best.name} would do"
     return f"{_why_numpy()}{how_to_get('opencl')}, or '.[cuda]' for a GPU{_told('opencl')}"
 

@@ -113,7 +113,7 @@ class _Run:
         self.problem, self.worker, self.wanted = problem, worker, wanted
         self.say: Progress = progress or (lambda event: None)
         self.device = worker.device
-        if self.device.backend == "numpy":
+        if not self.device.runs_kernels:
             raise DeviceError(f"{self.device.name}: nothing to tune on NumPy; {how_to_get('opencl')}")
         self.gpu = self.device.is_gpu
         if self.gpu:
