@@ -33,7 +33,7 @@ class BoundCall:
     def __call__(self) -> Array:
         """Run the layer once; return ``out``.
 
-        On CUDA it is enqueued on the caller's current stream; on a CPU it is complete on return.
+        On CUDA it is enqueued on the caller's current stream; elsewhere it is complete on return.
 
         Raises:
             CompileError, OutOfMemory: the first call on a stream may need a workspace of its own.

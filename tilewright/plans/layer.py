@@ -37,7 +37,7 @@ class LayerPlan:
     It may be called from several threads, whose calls are enqueued one after the other, and on several
     streams: each stream gets its own workspace and constant memory at its first call and keeps them for the
     life of the plan (CUDA's per-thread default stream: for the life of its thread). A CUDA call
-    enqueues and returns; a CPU call waits for the answer. A CUDA graph that a call was recorded in uses the
+    enqueues and returns; any other waits for the answer. A CUDA graph that a call was recorded in uses the
     workspace of the stream that recorded it: keep the plan as long as the graph, and replay it on that
     stream, or in order with the calls there.
 
@@ -55,10 +55,10 @@ class LayerPlan:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self._on_cpu = not plan.device.is_cuda
+        self._host_arrays = not plan.device.is_cuda  # callers' arrays are the host's, and a call waits
         self._has_driver = plan.device.runs_kernels
         self._where = f"{plan.device.backend}:{plan.device.index}"
-        self._binding = Binding(plan.problem, "cpu" if self._on_cpu else f"cuda:{plan.device.index}")
+        self._binding = Binding(plan.problem, "cpu" if self._host_arrays else f"cuda:{plan.device.index}")
         self._streams = StreamPlans(plan)
         self._lock = threading.RLock()
 
@@ -228,11 +228,11 @@ class LayerPlan:
         given["out"] = look("out", result)
         memories = {name: runtime.wrap(array) for name, array in arrays.items()}
         there = {**given, "y": given["out"]}
-        in_place = runtime.unified or not self._on_cpu
+        in_place = runtime.unified or not self._host_arrays
         if not in_place or any(there[name].address != one.address for name, one in memories.items()):
             return BoundCall(result, self.problem, partial(self.run, given, memory))
         memories["w"] = memory
-        if self._on_cpu:
+        if self._host_arrays:
             prepared = with_room(runtime, self.plan, self._prepared, memories)
             run = partial(with_room, runtime, self.plan, self._run_on_cpu, prepared, given["out"])
         else:
@@ -266,23 +266,26 @@ class LayerPlan:
             packed = own.pack(runtime.wrap(contiguous(w)), stream) if isinstance(w, ArrayView) else w
             memories["w"] = packed
             own.plan.run(memories, stream)
-            if self._on_cpu and not runtime.unified:
+            if self._host_arrays and not runtime.unified:
                 runtime.download(memories["y"], arrays["y"])
 
         self._in_turn(stream, enqueue)
 
     def _in_turn(self, stream: int | None, enqueue: Callable[[StreamPlan], None]) -> None:
-        """Enqueue with a stream's resources; on a CPU wait, however the call ends: callers own the arrays."""
+        """Enqueue with a stream's resources.
+
+        A call with arrays of the host waits, however it ends: they are the caller's again.
+        """
         runtime = self.plan.runtime
         self._refuse_forked()
         with Inside(), self._lock:
             own = self._streams.of(stream)
             try:
                 enqueue(own)
-                if self._on_cpu:
+                if self._host_arrays:
                     runtime.synchronize()
             except BaseException:
-                if self._on_cpu:
+                if self._host_arrays:
                     settle(runtime)
                 raise
             grown = own.has_grown()

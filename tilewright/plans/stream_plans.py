@@ -67,7 +67,7 @@ class StreamPlans:
         return packed + sum(plan.allocated_bytes for plan in {one.plan for one in found})
 
     def of(self, stream: int | None) -> StreamPlan:
-        """Return the resources of a stream handle; on a CPU those of the default stream.
+        """Return the resources of a stream handle; without CUDA those of the default stream.
 
         Raises:
             CompileError, OutOfMemory, RunError: the stream is new, and its resources cannot be made.

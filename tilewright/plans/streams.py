@@ -10,7 +10,7 @@ from typing import Protocol
 from weakref import WeakSet
 
 PER_THREAD = 2  # CUDA's handle of the per-thread default stream: one number for a stream in each thread
-DEFAULT = (0, 0)  # the default stream, and any on a CPU
+DEFAULT = (0, 0)  # the default stream, and any without CUDA
 StreamKey = tuple[int, int]
 
 
