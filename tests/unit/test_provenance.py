@@ -52,8 +52,9 @@ def test_each_basis_in_words(why: Provenance, note: str) -> None:
 @pytest.mark.parametrize(
     ("no_room", "said"), [(True, "does not fit into memory now"), (False, "cannot be used")]
 )
-def test_the_winner_that_was_missed_is_named(no_room: bool, said: str) -> None:
-    why = Provenance(Basis.MODEL, verified=False, missed=Replaced(WINNER, no_room, "why not"), remark="last")
+def test_the_winner_that_was_replaced_is_named(no_room: bool, said: str) -> None:
+    winner = Replaced(WINNER, no_room, "why not")
+    why = Provenance(Basis.MODEL, verified=False, replaced=winner, remark="last")
     words = f"the winner direct:tk=4 {said}: why not; last"
     assert why.note(LAYER) == f"the model's choice (not verified); {words}"
     assert replace(why, verified=True).note(LAYER) == f"the model's choice; {words}", "who checks it since"

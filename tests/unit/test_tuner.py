@@ -104,8 +104,8 @@ def test_a_winner_says_what_ended_its_search(monkeypatch: pytest.MonkeyPatch) ->
     cut = (pytest.approx(result.searched_s, abs=0.1), 45)
     assert result.winner.search.cut == cut, "with those of the first"
     assert "the budget ended the search" in repr(result)
-    missed = replace(result, missed=("gemm", "winograd"))
-    assert "the budget ended before gemm, winograd had a turn: the next call goes on" in repr(missed)
+    untried = replace(result, untried=("gemm", "winograd"))
+    assert "the budget ended before gemm, winograd had a turn: the next call goes on" in repr(untried)
     assert go("100trials", store=store).winner.search.cut is None, "all were tried"
     ticks = iter(range(10_000))
     monkeypatch.setattr(tuner.time, "monotonic", lambda: next(ticks) * 0.1)

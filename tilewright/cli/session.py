@@ -84,7 +84,7 @@ class TuningSession:
             tried_s, compared_s = result.searched_s - result.ready_s, result.seconds - result.searched_s
             said += f": {result.ready_s:.1f} s to start and compute references"
             said += f", {tried_s:.1f} s to compile and try, {compared_s:.1f} s to compare and check finalists"
-        said += f" ({result.left if result.missed else result.stopped})" if result.stopped else ""
+        said += f" ({result.left if result.untried else result.stopped})" if result.stopped else ""
         if result.winner.config not in {record.config for record in result.records}:
             said += ", the winner was known before"
         best = stored(Request(problem, self.wanted.deterministic), self.runtime, self.store)

@@ -58,16 +58,16 @@ def _kept(found: CacheEntry, plan: Plan, runtime: Runtime) -> LayerPlan:
 
 def _had_no_room(plan: Plan) -> bool:
     """Whether it replaces a stored winner for which there was no memory."""
-    return plan.why.missed is not None and plan.why.missed.no_room
+    return plan.why.replaced is not None and plan.why.replaced.no_room
 
 
 def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -> Plan:
     problem = request.problem
     last: TilewrightError | None = None
-    missed: Replaced | None = None
+    replaced: Replaced | None = None
     for config, why in choices(request, runtime, store):
         try:
-            why = replace(why, missed=missed, remark=_instead(problem, config))
+            why = replace(why, replaced=replaced, remark=_instead(problem, config))
             if why.basis is Basis.REFERENCE and last is not None:  # more use than why others do not apply
                 why = replace(why, passed=f"the last that was tried: {shortened(str(last), 300)}")
             return with_room(runtime, None, Plan.make, runtime, problem, config, why)
@@ -75,8 +75,8 @@ def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -
             # Out of memory says how much is needed: more use to a person than what failed after it.
             last = last if isinstance(last, OutOfMemory) else error
             clear_frames(error.__traceback__)  # they hold what the failed plan allocated: room for the next
-            if missed is None and why.verified:
-                missed = Replaced(config, isinstance(error, OutOfMemory), str(error))
+            if replaced is None and why.verified:
+                replaced = Replaced(config, isinstance(error, OutOfMemory), str(error))
     raise last or CompileError(f"{problem}: no kernel takes it on {runtime.device.name}")
 
 

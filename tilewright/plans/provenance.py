@@ -58,7 +58,7 @@ class Provenance:
         verified: whether its answer was checked on this device, or the user named it. A check takes seconds,
             because the reference is slow.
         passed: why other families could not be used.
-        missed: the winner that it replaces.
+        replaced: the winner that it replaces.
         options: command-line options of the search that would find a winner: " --deterministic".
         like: the similar layer whose winner the config is, if it is one.
         remark: what else a user should know.
@@ -67,7 +67,7 @@ class Provenance:
     basis: Basis = Basis.UNSAID
     verified: bool = True
     passed: str = ""
-    missed: Replaced | None = None
+    replaced: Replaced | None = None
     options: str = ""
     like: str = ""
     remark: str = ""
@@ -90,10 +90,10 @@ class Provenance:
         return said + (f" ({self.passed})" if self.passed else "")
 
     def _instead_of(self) -> str:
-        if self.missed is None:
+        if self.replaced is None:
             return ""
-        why = "does not fit into memory now" if self.missed.no_room else "cannot be used"
-        return f"the winner {self.missed.config} {why}: {self.missed.error}"
+        why = "does not fit into memory now" if self.replaced.no_room else "cannot be used"
+        return f"the winner {self.replaced.config} {why}: {self.replaced.error}"
 
 
 UNSAID = Provenance()

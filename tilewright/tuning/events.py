@@ -74,7 +74,7 @@ class TuneResult:
             ended continues at the next call with a larger budget.
         ready_s: when processes had started and references were computed.
         searched_s: when the search was over; the rest of the seconds went to the finalists.
-        missed: families that promised to win, and of which the budget left no time to try a config. If there
+        untried: families that promised to win, and of which the budget left no time to try a config. If there
             are any, the search continues at the next call with any budget.
     """
 
@@ -86,7 +86,7 @@ class TuneResult:
     stopped: str = ""
     ready_s: float = 0.0
     searched_s: float = 0.0
-    missed: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """A summary for people: the fields hold every trial."""
@@ -106,8 +106,8 @@ class TuneResult:
     @property
     def left(self) -> str:
         """What a search that its budget ended has left to do."""
-        if self.missed:
-            return f"the budget ended before {', '.join(self.missed)} had a turn: the next call goes on"
+        if self.untried:
+            return f"the budget ended before {', '.join(self.untried)} had a turn: the next call goes on"
         return "the budget ended the search: a larger one goes on"
 
     @property

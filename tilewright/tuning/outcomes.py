@@ -42,8 +42,8 @@ class Outcomes:
         self._families, self._deterministic, self._store = families, deterministic, store
         self._newest: dict[str, Record] = {}
         self.tried: set[str] = set()  # configs of this search; the others were known before
-        self.untried = set(families)  # those of which no config was tried, now or in an earlier search
-        self._raced, self._missed = tuple(families), tuple[str, ...]()
+        self.without_trials = set(families)  # those of which no config was tried, now or in an earlier search
+        self._raced, self._left_untried = tuple(families), tuple[str, ...]()
         self._unsaved: list[Record] = []
         self._saved, self._retry_at_s = False, -math.inf
         self._cut: Spent | None = None  # once its budget has ended the search
@@ -68,7 +68,7 @@ class Outcomes:
         known = self._store.records(self._problem, self._device.key) if self._store else []
         found = [record for record in known if self._sources.has(record)]
         newest = {record.config: record for record in found}
-        self.untried -= {record.family for record in found}
+        self.without_trials -= {record.family for record in found}
         self._newest = {name: record for name, record in newest.items() if record.outcome not in PASSING}
         return list(self._newest.values())
 
@@ -99,9 +99,9 @@ class Outcomes:
         Returns their names.
         """
         self._cut = Spent(float(f"{seconds:.6g}"), trials)  # as it is stored
-        self._missed = tuple(sorted(self.untried.intersection(due)))
-        self._raced = tuple(name for name in self._families if name not in self._missed)
-        return self._missed
+        self._left_untried = tuple(sorted(self.without_trials.intersection(due)))
+        self._raced = tuple(name for name in self._families if name not in self._left_untried)
+        return self._left_untried
 
     def keep(self, record: Record) -> Record:
         """Store an outcome at once.
@@ -109,9 +109,10 @@ class Outcomes:
         Raises:
             StoreError: the first one could not be stored. Later ones are retried while the search goes on.
         """
-        kept = self._sources.signed(replace(record, search=Search(self._raced, self._cut, self._missed)))
+        search = Search(self._raced, self._cut, self._left_untried)
+        kept = self._sources.signed(replace(record, search=search))
         self._newest[kept.config] = kept
-        self.untried.discard(kept.family)
+        self.without_trials.discard(kept.family)
         self.tried.add(kept.config)
         self._unsaved.append(kept)
         if time.monotonic() < self._retry_at_s:

@@ -146,15 +146,15 @@ class _Run:
             self.ahead.close()
             side.shutdown(wait=False)
         clock, searched_s = self.clock, self.clock.elapsed_s
-        missed: tuple[str, ...] = ()
+        untried: tuple[str, ...] = ()
         if stopped in (TIME_USED, TRIALS_DONE):
             given_s = self.budget.seconds if math.isfinite(self.budget.seconds) else searched_s
-            missed = self.outcomes.cut(given_s, len(loop.records) + known, proposals.due)
+            untried = self.outcomes.cut(given_s, len(loop.records) + known, proposals.due)
         finalists = decide(self.worker, self.outcomes, clock, self.say)
         best = next((r for r in finalists if r.won), None)
         result = TuneResult(
             best, tuple(loop.records), tuple(finalists), seconds=clock.elapsed_s, resumed=known,
-            stopped=stopped, missed=missed, ready_s=clock.ready_s, searched_s=searched_s,
+            stopped=stopped, untried=untried, ready_s=clock.ready_s, searched_s=searched_s,
         )  # fmt: skip
         self.say(result)
         self.outcomes.save()
@@ -168,7 +168,7 @@ class _Run:
         }
         known = self.outcomes.resume()
         self.say(Started(self.problem, self.device, self.wanted.strategy, self.budget, len(known)))
-        hints, untried = self.outcomes.hints(), self.outcomes.untried if known else ()
+        hints, untried = self.outcomes.hints(), self.outcomes.without_trials if known else ()
         proposals = Proposals(strategies, self.outcomes.wants, hints, untried)
         for record in known:
             proposals.tell(record)
