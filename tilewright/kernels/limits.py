@@ -30,7 +30,7 @@ MOST_COPIES = 16  # addresses of staging copies that a thread keeps in registers
 SPILLS = "more registers than a thread or a unit has: the compiler would spill"
 TOO_FULL = "more shared memory than a block may have"
 
-Estimate = Callable[[Problem, Values], int]  # of what a config takes
+Needs = Callable[[Problem, Values], int]  # what a config takes: registers, bytes
 
 
 def blocks_param(*values: int) -> Param:
@@ -63,14 +63,14 @@ def warps_rules(counts: str) -> tuple[Rule, Rule, Rule]:
     )  # fmt: skip
 
 
-def thread_rule(registers: Estimate, needs: str) -> Rule:
+def thread_rule(registers: Needs, needs: str) -> Rule:
     """The rule that a thread has its registers, in a block of any size: it cuts a search early."""
     return Rule("thread", lambda problem, device, cf:
                 fits_registers(device, registers(problem, cf), 1, SPARE), SPILLS, needs)  # fmt: skip
 
 
 def registers_rule(
-    registers: Estimate, threads: Callable[[Values], int], needs: str, name: str = "registers",
+    registers: Needs, threads: Callable[[Values], int], needs: str, name: str = "registers",
     spare: int = SPARE,
 ) -> Rule:  # fmt: skip
     """The rule that a GPU's thread has its registers, and a unit those of the blocks that it shall hold.
@@ -81,7 +81,7 @@ def registers_rule(
         device, registers(problem, cf), threads(cf) * cf.get("mb", 1), spare), SPILLS, needs)  # fmt: skip
 
 
-def shared_rule(tiles: Estimate, needs: str, declared: int = DECLARED_SHARED) -> Rule:
+def shared_rule(tiles: Needs, needs: str, declared: int = DECLARED_SHARED) -> Rule:
     """The rule that a block has the bytes of its tiles, and a unit those of the blocks that it shall hold.
 
     Without ``mb``, as for registers.
@@ -95,6 +95,13 @@ BLOCK = block_rule(lambda device, threads: threads <= device.max_threads)
 RESIDENT = resident_rule(
     lambda device, threads, mb: not device.is_gpu or threads * mb <= device.threads_per_unit
 )
+
+
+# Of families with wgmma whose blocks have ``bn`` output channels, 32 or a multiple.
+COLUMNS_OF_32 = Rule(
+    "channels", lambda problem, bn: bn == 32 or bn < problem.k + 32,
+    "32 columns of a product, or more, without channels",
+)  # fmt: skip
 
 
 def too_large(problem: Problem) -> str | None:
@@ -115,6 +122,13 @@ def thin_groups(problem: Problem) -> str | None:
     if problem.groups > 1 and min(problem.cg, problem.kg) < FEWEST_IN_GROUP:
         return f"groups of fewer than {FEWEST_IN_GROUP} channels leave most of a product empty"
     return None
+
+
+def not_planes(problem: Problem) -> str | None:
+    """Refuse what is not planes of one group, in and out: other layouts, and several groups."""
+    if (problem.layout_in, problem.layout_out) != ("nchw", "nchw"):
+        return "it reads planes and writes planes: it takes x and y in nchw"
+    return "it is made for layers of one group" if problem.groups > 1 else None
 
 
 def tap_words(problem: Problem) -> int:

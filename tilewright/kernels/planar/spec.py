@@ -10,12 +10,14 @@ from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
+    COLUMNS_OF_32,
     SPARE,
     SPILLS,
     block_rule,
     blocks_param,
     fits_registers,
     no_wgmma,
+    not_planes,
     resident_rule,
     shared_rule,
 )
@@ -57,14 +59,10 @@ class Planar(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support 1x1 layers in nchw whose images are whole copies, on the tensor cores of sm_90."""
-        if reason := super().refuses(problem, device) or no_wgmma(device):
+        if reason := super().refuses(problem, device) or no_wgmma(device) or not_planes(problem):
             return reason
-        if (problem.layout_in, problem.layout_out) != ("nchw", "nchw"):
-            return "it copies planes: it takes x and y in nchw"
         if not pointwise(problem):
             return "every pixel is computed from itself: it takes 1x1 filters without stride or padding"
-        if problem.groups > 1:
-            return "it is made for layers of one group"
         if problem.epilogue.pool:
             return "it takes pixels two by two, whatever their rows: it does not pool"
         if not FEWEST_PIXELS <= plane(problem) <= MOST_PIXELS:
@@ -134,8 +132,7 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
 RULES = (
     Rule("teams", lambda problem, ni: teams(problem, ni) <= MOST_TEAMS,
          "warpgroups, of 32 pairs of pixels each, for which a unit has no registers"),
-    Rule("channels", lambda problem, bn: bn == 32 or bn < problem.k + 32,
-         "32 columns of a product, or more, without channels"),
+    COLUMNS_OF_32,
     block_rule(lambda problem, device, ni, sender: threads(problem, ni, sender) <= device.max_threads),
     resident_rule(
         lambda problem, device, ni, mb, sender: threads(problem, ni, sender) * mb <= device.threads_per_unit

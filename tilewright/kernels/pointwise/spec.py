@@ -9,7 +9,15 @@ from __future__ import annotations
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
-from tilewright.kernels.limits import SPILLS, blocks_param, handed_on, no_wgmma, shared_rule
+from tilewright.kernels.limits import (
+    COLUMNS_OF_32,
+    SPILLS,
+    blocks_param,
+    handed_on,
+    no_wgmma,
+    not_planes,
+    shared_rule,
+)
 from tilewright.kernels.pointwise.tile import (
     PointwiseTiling,
     blocks,
@@ -59,14 +67,10 @@ class Pointwise(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support 1x1 layers in nchw, on the tensor cores of sm_90."""
-        if reason := super().refuses(problem, device) or no_wgmma(device):
+        if reason := super().refuses(problem, device) or no_wgmma(device) or not_planes(problem):
             return reason
-        if (problem.layout_in, problem.layout_out) != ("nchw", "nchw"):
-            return "it reads planes and writes planes: it takes x and y in nchw"
         if (problem.r, problem.s, *problem.pad) != (1, 1, 0, 0, 0, 0):
             return "every pixel is computed from one of x: it takes 1x1 filters without padding"
-        if problem.groups > 1:
-            return "it is made for layers of one group"
         if problem.epilogue.pool:
             return "it takes pixels in runs, whatever their rows: it does not pool"
         if problem.c % strands(problem):
@@ -152,8 +156,7 @@ def _has_stages(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 RULES = (
-    Rule("channels", lambda problem, bn: bn == 32 or bn < problem.k + 32,
-         "32 columns of a product, or more, without channels"),
+    COLUMNS_OF_32,
     Rule("boxes", lambda problem, chunks: boxes(problem, chunks),
          "boxes of a strand's channels that are not eights"),
     Rule("depth", lambda problem, chunks:

@@ -10,6 +10,7 @@ from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
+    COLUMNS_OF_32,
     MOST_BITS,
     SPILLS,
     block_rule,
@@ -17,6 +18,7 @@ from tilewright.kernels.limits import (
     fits_shared,
     handed_on,
     no_wgmma,
+    not_planes,
     resident_rule,
     shared_rule,
 )
@@ -68,14 +70,10 @@ class Shifted(Family):
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support filters over images of whole pieces of 16 bytes, on the tensor cores of sm_90."""
-        if reason := super().refuses(problem, device) or no_wgmma(device):
+        if reason := super().refuses(problem, device) or no_wgmma(device) or not_planes(problem):
             return reason
-        if (problem.layout_in, problem.layout_out) != ("nchw", "nchw"):
-            return "it reads planes and writes planes: it takes x and y in nchw"
         if pointwise(problem):
             return "a filter of one tap and no stride shifts nothing: other families are made for it"
-        if problem.groups > 1:
-            return "it is made for layers of one group"
         if problem.epilogue.pool:
             return "a block has rows of outputs, not windows: it does not pool"
         if problem.c * problem.h * problem.w % in_chunk(problem):
@@ -220,8 +218,7 @@ RULES = (
          "tiles that see padding alone, of which nothing can be copied", needs=OF_SHAPE),
     Rule("teams", lambda problem, cf: shape_of(problem, cf).teams <= MOST_TEAMS,
          "warpgroups, of 64 pixels each, for which a unit has no registers", needs=OF_SHAPE),
-    Rule("channels", lambda problem, bn: bn == 32 or bn < problem.k + 32,
-         "32 columns of a product, or more, without channels"),
+    COLUMNS_OF_32,
     block_rule(lambda problem, device, cf: shape_of(problem, cf).threads <= device.max_threads, OF_SHAPE),
     resident_rule(
         lambda problem, device, cf: shape_of(problem, cf).threads * cf["mb"] <= device.threads_per_unit,
