@@ -6,12 +6,11 @@ If a plan runs out of memory, all others on its device are evicted, and it tries
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from traceback import clear_frames
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tilewright.errors import OutOfMemory
 from tilewright.plans.plan import Plan
@@ -23,43 +22,19 @@ if TYPE_CHECKING:
     from tilewright.plans.layer import LayerPlan
 
 MOST_PLANS = 256
-RETRY_S = 10.0  # until a winner that had no room, or that nobody had found, is asked for again
 OF_MEMORY = 8  # all together hold 1/8 of the device's memory at most, or one has more alone
 
 T = TypeVar("T")
+Entry = TypeVar("Entry", bound="CacheEntry")
 Key = tuple[Request, int, tuple[str, bool] | None]  # with the runtime's id, and the store's key
 
 
 @dataclass(eq=False)
 class CacheEntry:
-    """A plan, or the slot for one; whoever finds it empty, under the lock, makes the plan.
-
-    Only its methods change it, and they are called under the lock.
-    """
+    """A plan, or the place for one; whoever finds it empty, under the lock, makes the plan."""
 
     layer: LayerPlan | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
-    provisional: bool = False  # a stored winner may take the plan's place, once there is one, or room for it
-    _tried: tuple[int, float] = (0, 0.0)  # when a better plan was last looked for: plans evicted, and seconds
-    _seen: object = None  # the state of the store at that time
-
-    def fill(self, layer: LayerPlan, provisional: bool) -> None:
-        """Hold a plan that was made, in place of the one before."""
-        self.layer, self.provisional = layer, provisional
-
-    def tried(self) -> None:
-        """Remember that a better plan was looked for just now."""
-        self._tried = _evicted, time.monotonic()
-
-    def saw(self, state: object) -> bool:
-        """Remember the state of the store; return whether it has changed."""
-        before, self._seen = self._seen, state
-        return state != before
-
-    def may_change(self) -> bool:
-        """Whether it is worth looking again: plans were evicted since, or RETRY_S have passed."""
-        evicted, then_s = self._tried
-        return evicted != _evicted or time.monotonic() - then_s >= RETRY_S
 
     def has(self, plan: Plan | None) -> bool:
         """Whether it is the entry of a plan."""
@@ -76,15 +51,23 @@ _lock = threading.Lock()  # of the dict, never held for long
 _evicted = 0  # how many plans, so far
 
 
-def entry_of(key: Key) -> CacheEntry:
-    """Return the entry of a key, a new one if there is none, and mark it as most recently used."""
+def entry_of(key: Key, make: type[Entry]) -> Entry:
+    """Return the entry of a key, a new one if there is none, and mark it as most recently used.
+
+    ``make``: the class of the entries, which is one for all keys.
+    """
     evicted = []  # here and below: freed after the lock is released, since freeing memory takes a while
     with _lock:
-        found = _plans.setdefault(key, CacheEntry())
+        found = _plans.setdefault(key, make())
         _plans.move_to_end(key)
         while len(_plans) > MOST_PLANS:
             evicted.append(_evict(next(iter(_plans))))
-    return found
+    return cast(Entry, found)
+
+
+def evictions() -> int:
+    """Return how many plans were evicted so far: since a change of it there may be room."""
+    return _evicted
 
 
 def forget(problem: Problem | None = None, likeness: Callable[[Problem], Problem] = lambda one: one) -> None:
