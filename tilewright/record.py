@@ -163,6 +163,10 @@ class Search:
     cut: Spent | None = None
     untried: tuple[str, ...] = ()
 
+    def finished(self, names: Iterable[str]) -> bool:
+        """Whether it searched all these families: its budget left none of them untried."""
+        return self.raced is None or {*names} <= {*self.raced}
+
     def asked(self, names: Iterable[str]) -> bool:
         """Whether it was to find the fastest of all these families, as far as its budget went."""
         return self.raced is None or {*names} <= {*self.raced, *self.untried}

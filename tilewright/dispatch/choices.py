@@ -242,14 +242,15 @@ def best_so_far(
     """Return the best that is known here, and whether it is an answer.
 
     It is not, but the best so far, if its search was of some families alone, or did not compare what it
-    found. One that was verified for its own sake is an answer.
+    found. One that was verified for its own sake is an answer. Families that a budget left untried count in
+    ``once.settled`` only.
     """
     best = store.best(problem, device_key, deterministic, sources)
     if best is None or best.standing is None:
         return best, Basis.STORED if best else Basis.UNSAID
     won = [one.search for one in store.records(problem, device_key) if one.won and sources.has(one)]
-    finished = best.compared and any(search.asked(sources.names) for search in won)
-    return best, Basis.STORED if finished else Basis.UNFINISHED
+    answers = best.compared and any(search.asked(sources.names) for search in won)
+    return best, Basis.STORED if answers else Basis.UNFINISHED
 
 
 def sources_for(request: Request, runtime: Runtime) -> Sources:

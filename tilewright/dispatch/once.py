@@ -70,7 +70,6 @@ def settled(
     if best is None or not best.compared:
         return None
     won = [r for r in store.records(request.problem, device_key) if r.won and sources.has(r)]
-    won = [r for r in won if budget is None or budget.within(r.search.cut)]
-    may_answer = [r for r in won if r.deterministic >= request.deterministic]
-    raced = [r.search.raced for r in may_answer]
-    return best if any(names is None or set(sources.names) <= set(names) for names in raced) else None
+    may_answer = [r.search for r in won if r.deterministic >= request.deterministic]
+    enough = [search for search in may_answer if budget is None or budget.within(search.cut)]
+    return best if any(search.finished(sources.names) for search in enough) else None
