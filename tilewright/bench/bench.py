@@ -125,9 +125,9 @@ class Bench:
             found = layer_plan(self.wanted.of(problem), self.runtime, self.store)
             plan, given = found.plan, inputs.given(problem)
             check = _check(self.runtime, plan, self.wanted.seed)
-            bound = BoundRun.of(plan, given)
-            reason = (check.reason if check else "") or deviation(bound.once(), truth).wrong(problem)
-            runs: dict[str, Run] = {OURS: bound.run}
+            ours = BoundRun.of(plan, given)
+            reason = (check.reason if check else "") or deviation(ours.once(), truth).wrong(problem)
+            runs: dict[str, Run] = {OURS: ours.run}
             # On cores events time our kernels, but only the clock times peers: then a whole call counts.
             if self.runtime.device.backend == "opencl" and self.runtime.unified:
                 runs[CALL] = Blocking(_call(found, given))
@@ -135,7 +135,7 @@ class Bench:
             return OurFigure(reason=str(error)), {}
         figure = OurFigure(
             family=plan.config.family, config=str(plan.config), deterministic=plan.deterministic,
-            workspace_bytes=plan.workspace_bytes, pack_us=bound.pack_us(), reason=reason,
+            workspace_bytes=plan.workspace_bytes, pack_us=ours.pack_us(), reason=reason,
             note=replace(plan.why, verified=plan.why.verified or check is not None).note(problem),
         )  # fmt: skip
         if check:

@@ -21,9 +21,9 @@ class Launcher:
         runtime = self.runtime
         if blueprint not in self._loaded:
             self._loaded[blueprint] = runtime.load(runtime.compile(blueprint))
-        bound = {**memories, **{b.name: runtime.alloc(b.nbytes) for b in blueprint.workspace}}
+        operands = {**memories, **{b.name: runtime.alloc(b.nbytes) for b in blueprint.workspace}}
         for launch in blueprint.launches:
-            runtime.launch(self._loaded[blueprint], launch, [bound[name] for name in launch.args])
+            runtime.launch(self._loaded[blueprint], launch, [operands[name] for name in launch.args])
         if blueprint.workspace:
             runtime.synchronize()  # the workspace goes as soon as this returns
 
