@@ -340,7 +340,7 @@ def test_a_mistake_in_a_layer_is_no_empty_answer(path: Path) -> None:
 
 def test_a_device_or_its_name_in_place_of_its_key_is_no_empty_answer(path: Path) -> None:
     box = Store(path)
-    for ask in (box.records, box.clear, box.export_json, box.best):
+    for ask in (box.records, box.clear, box.best):
         with pytest.raises(StoreError, match="device_key: a Device was given; must be the key of a Device"):
             ask(LAYER, DEVICE)  # type: ignore[operator]
         for name in ("cpu", "cuda:0", "H100", DEVICE.name, ""):

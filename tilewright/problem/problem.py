@@ -283,9 +283,9 @@ class Problem:
         epilogue = Epilogue.parse(self.epilogue.text(self.dtype).split("+")[1:])
         return replace(self, dtype=name, math="strict", epilogue=epilogue)
 
-    def with_layout(self, layout_in: str, layout_out: str | None = None) -> Problem:
-        """Return the same layer in other layouts; the output's defaults to the input's."""
-        return replace(self, layout_in=layout_in, layout_out=layout_out or layout_in)
+    def with_layout(self, layout: str) -> Problem:
+        """Return the same layer with input and output in another layout."""
+        return replace(self, layout_in=layout, layout_out=layout)
 
     def __str__(self) -> str:
         return write(self)

@@ -276,12 +276,7 @@ class Store:
 
     # ------------------------------------------------------------------------------- sharing
 
-    def export_json(
-        self,
-        problem: Problem | str | None = None,
-        device_key: str | None = None,
-        devices: Sequence[Device] = (),
-    ) -> str:
+    def export_json(self, problem: Problem | str | None = None, *, devices: Sequence[Device] = ()) -> str:
         """Return the winners as JSON text: typed parameters and figures, no source, no binary.
 
         A winner that an import would refuse is left out, with a warning; one there that knows the facts of
@@ -289,9 +284,9 @@ class Store:
 
         Raises:
             ProblemError: the problem string is malformed.
-            StoreError: the store cannot be read, or ``device_key`` is no key.
+            StoreError: the store cannot be read.
         """
-        condition, values = where(problem, device_key)
+        condition, values = where(problem, None)
         query = f"SELECT DISTINCT problem, device FROM records WHERE {condition} ORDER BY 2, 1"
         winners: dict[tuple[str, str, str], Record] = {}
         for name, device in self.database.use(lambda db: db.execute(query, values).fetchall()):
