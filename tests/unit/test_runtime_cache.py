@@ -126,6 +126,10 @@ def test_a_relative_folder_stays_where_it_was(tmp_path: Path, monkeypatch: pytes
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
         assert cache_folder.folder().parent == tmp_path / "one"
+    monkeypatch.setenv("TILEWRIGHT_CACHE", f"another-{tmp_path.name}")
+    (tmp_path / "another").rmdir()
+    with pytest.raises(StoreError, match=f"another-{tmp_path.name}: the current folder is gone"):
+        cache_folder.folder()
 
 
 def test_folder_that_cannot_be_made_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

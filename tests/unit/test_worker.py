@@ -6,6 +6,7 @@ import json
 import math
 import os
 import queue
+import selectors
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from tilewright.errors import DeviceError, RunError
 from tilewright.kernels.family import Config
 from tilewright.measuring.rounds import Limits
 from tilewright.problem import Problem
+from tilewright.runtime import cache_folder
 from tilewright.tuning import channel as channel_module
 from tilewright.tuning.channel import Channel, ChildError, ChildLost, Crashed, Hung, python_child, signal_name
 from tilewright.tuning.child import RequestHandler
@@ -374,11 +376,51 @@ def test_half_an_answer_is_a_crash(said: str) -> None:
 def test_the_real_child_answers_in_spite_of_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "numpy.py").write_text("raise RuntimeError('a trap')")
+    """Which is on the path of its parent, as ``python -m`` has it."""
+    for name in ("numpy.py", "only_there.py"):
+        (tmp_path / name).write_text("raise RuntimeError('a trap')")
     monkeypatch.chdir(tmp_path)
+    for name in ("", ".", str(tmp_path), f"{tmp_path}/../{tmp_path.name}"):
+        monkeypatch.syspath_prepend(name)
     with Worker(Job(PROBLEM, "numpy")) as worker:
         assert worker.device.backend == "numpy"
         assert worker.versions.compiler.startswith("numpy")
+    assert "No module named 'only_there'" in imports("only_there")
+
+
+def imports(name: str) -> str:
+    """Return the file of a module that a child has imported in place of its own work; or why it cannot."""
+    command, environment = python_child()
+    code = command[-1].rpartition("run_module(")[0] + f"import {name}; print({name}.__file__, end='')"
+    done = subprocess.run([*command[:-1], code], env=environment, capture_output=True, text=True)
+    return done.stdout or done.stderr
+
+
+def test_a_child_finds_the_libraries_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind those that it has anyway; and from a folder that is gone, too."""
+    for name, text in (("only_there", ""), ("selectors", "raise SystemExit('a trap')")):
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert imports("only_there") == str(tmp_path / "only_there.py")
+    assert imports("selectors") == selectors.__file__
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert imports("only_there") == str(tmp_path / "only_there.py")
+
+
+def test_a_child_has_the_cache_folder_of_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it starts in another folder."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", given := f"relative-{tmp_path.name}")
+    monkeypatch.chdir(tmp_path)
+    mine = cache_folder.folder()
+    (tmp_path / "another").mkdir()
+    monkeypatch.chdir(tmp_path / "another")
+    assert python_child()[1]["TILEWRIGHT_CACHE"] == str(mine) == str(tmp_path / given)
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "~nobody at all/x")
+    assert python_child()[1]["TILEWRIGHT_CACHE"] == "~nobody at all/x", "it says what is wrong"
+    monkeypatch.delenv("TILEWRIGHT_CACHE")
+    assert "TILEWRIGHT_CACHE" not in python_child()[1]
 
 
 ODD_CHILD = """

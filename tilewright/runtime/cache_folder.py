@@ -33,6 +33,9 @@ def folder() -> Path:
     except RuntimeError:
         what = f"{given}: there is no such home folder" if given else "of a user who has no home folder"
         raise StoreError(f"cache folder {what}; {_FIX}") from None
+    except OSError as error:
+        what = f"{given}: the current folder is gone ({error.strerror})"
+        raise StoreError(f"cache folder {what}; {_FIX}") from None
     return secure_folder(path)
 
 
@@ -40,6 +43,14 @@ def folder() -> Path:
 def _absolute(path: str) -> Path:
     """Return the folder that a path named at its first use: the same one wherever the process goes."""
     return Path(path).expanduser().absolute()
+
+
+def inherited() -> dict[str, str]:
+    """Return the environment in which a child has our cache folder, wherever we have gone since we had it."""
+    given = os.environ.get("TILEWRIGHT_CACHE")
+    with contextlib.suppress(OSError, RuntimeError):  # there is none: the child says so, too
+        return {"TILEWRIGHT_CACHE": str(_absolute(given))} if given else {}
+    return {}
 
 
 def _usual() -> str:

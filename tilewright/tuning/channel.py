@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tilewright.errors import RunError, shortened, shown
+from tilewright.runtime.cache_folder import inherited
 
 Json = dict[str, Any]
 _END_S = 5.0  # to wait for a child that was killed; one that hangs in a driver may take longer to end
@@ -180,12 +181,13 @@ def signal_name(code: int) -> str:
 
 
 # What a child runs: our package, wherever it is and whatever else has its name, then its child.py. The folder
-# that the package is in, which may be that of all installed ones, comes behind the standard library.
+# that the package is in, which may be that of all installed ones, comes behind the standard library, as do
+# others where the parent finds modules.
 _CHILD = """
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from runpy import run_module
-sys.path.append({root!r})
+sys.path += [path for path in {paths!r} if path not in sys.path]
 spec = spec_from_file_location("{name}", {init!r})
 sys.modules["{name}"] = package = module_from_spec(spec)
 spec.loader.exec_module(package)
@@ -196,7 +198,8 @@ run_module("{name}.tuning.child", run_name="__main__", alter_sys=True)
 def python_child() -> tuple[list[str], dict[str, str]]:
     """Return the command and environment that run ``child``, wherever we stand.
 
-    The current folder is kept off the child's path, so that a file in it cannot stand in for a library.
+    It finds the libraries that we find. The current folder is kept off its path, so that a file in it cannot
+    stand in for a library.
 
     Raises:
         RunError: we do not know of a Python to run: in a program that embeds it, or was frozen.
@@ -205,5 +208,16 @@ def python_child() -> tuple[list[str], dict[str, str]]:
         what = "this program embeds Python: there is none to run a worker process with"
         raise RunError(f"{what}; tune the layer by `tilewright tune` where Python is installed")
     package = Path(__file__).resolve().parents[1]
-    code = _CHILD.format(root=str(package.parent), name=package.name, init=str(package / "__init__.py"))
-    return [sys.executable, "-c", code], {**os.environ, "PYTHONSAFEPATH": "1"}
+    paths = [str(package.parent), *_paths()]
+    code = _CHILD.format(paths=paths, name=package.name, init=str(package / "__init__.py"))
+    return [sys.executable, "-c", code], {**os.environ, "PYTHONSAFEPATH": "1", **inherited()}
+
+
+def _paths() -> list[str]:
+    """Return the folders and archives where this process looks for modules, except the current folder."""
+    paths = [path for path in sys.path if isinstance(path, str) and os.path.isabs(path)]
+    try:
+        here = os.path.realpath(os.getcwd())
+    except OSError:  # it is gone
+        return paths
+    return [path for path in paths if os.path.realpath(path) != here]
