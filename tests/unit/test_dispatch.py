@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,7 +41,7 @@ from tilewright.problem.epilogue import Epilogue
 from tilewright.record import Check, Measurement, Record, Standing
 from tilewright.search import ranking
 from tilewright.search import strategies as search
-from tilewright.store import Store, shipped
+from tilewright.store import Store, brief, shipped
 from tilewright.store.hints import likeness
 from tilewright.store.record_json import read_context
 from tilewright.store.sources import Sources
@@ -622,6 +625,42 @@ def test_a_store_that_fails_is_said_once_and_done_without(box: Store) -> None:
         plan_cache.forget()
         assert "untuned" in choose(box)[1]
     assert len(caught) == 1 and "the store is not used" in str(caught[0].message)
+
+
+def test_a_locked_store_is_waited_for_once_and_asked_again_later(
+    box: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the winner, and does not change."""
+    clock = [100.0]
+    monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(brief, "BRIEF_S", 0.3)
+    layers = LAYER, replace(LAYER, k=64), replace(LAYER, k=32)
+    box.add_all(record(4, problem=str(layer)) for layer in layers)
+    with closing(sqlite3.connect(box.path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        start = time.monotonic()
+        with pytest.warns(RuntimeWarning, match="the store is not used: .* is locked") as caught:
+            assert all("untuned" in choose(box, layer)[1] for layer in layers)
+        clock[0] += 1.1 * plan_cache.RETRY_S
+        assert "untuned" in choose(box)[1]
+        assert 0.2 < time.monotonic() - start < 2 and len(caught) == 1
+    clock[0] += 1.1 * plan_cache.RETRY_S
+    assert "untuned" in choose(box)[1] and len(box.records()) == 3, "others wait as long as they want"
+    monkeypatch.setattr(brief, "REST_S", 0.0)
+    clock[0] += 1.1 * plan_cache.RETRY_S
+    assert [choose(box, layer)[0] for layer in layers] == ["tiles:t=4"] * 3
+
+
+def test_a_store_that_others_only_write_to_is_read(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brief, "BRIEF_S", 0.1)
+    box.add(record(4))
+    with closing(sqlite3.connect(box.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        mine = brief.briefly(box)
+        with pytest.raises(StoreBusy):
+            mine.add(record(2))
+        assert mine.gave_up and brief.briefly(mine) is mine
+        assert choose(box)[0] == "tiles:t=4"
 
 
 def test_without_a_worker_nothing_is_held_against_a_hint(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:

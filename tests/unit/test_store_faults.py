@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from store_samples import H100, best, families, path, record
 
 from tilewright import store
 from tilewright.errors import StoreBusy, StoreError
-from tilewright.store import Store
+from tilewright.store import Store, brief
 from tilewright.store import own as own_store
 from tilewright.store.exchange import SCHEMA
 from tilewright.store.record_json import from_json, to_json
@@ -101,7 +100,7 @@ def test_busy_for_too_long_says_so(path: Path) -> None:
 
 def test_a_busy_store_is_kept_and_asked_again_later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(path.parent))
-    monkeypatch.setattr(own_store, "Store", partial(Store, timeout_s=0.1))
+    monkeypatch.setattr(brief, "BRIEF_S", 0.1)
     own = Store()
     own.add(record())
     with closing(sqlite3.connect(own.path, isolation_level=None)) as other, warnings.catch_warnings():

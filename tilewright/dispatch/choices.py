@@ -25,6 +25,7 @@ from tilewright.record import Outcome, Record
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import legal_config, usable
 from tilewright.store import Store
+from tilewright.store.brief import briefly
 from tilewright.store.hints import alike, likely
 from tilewright.store.rows import VERIFIED
 from tilewright.store.sources import Sources
@@ -54,7 +55,7 @@ def candidates(
         request: the layer, and which kernels may run it.
         device: need not be present.
         compiler: ``Runtime.compiler``.
-        store: where winners are kept; None: only the model is asked.
+        store: where winners are kept, which is not waited for for long; None: only the model is asked.
         verify: verifies and times a winner from elsewhere, on the device; None: the device is not present,
             and such winners are yielded unverified.
 
@@ -71,7 +72,7 @@ def candidates(
     guess = Provenance(basis, verified=False, options=options)
     seen: set[Config] = set()
     if store is not None and families:
-        winners = _Winners(request, device, compiler, store, families)
+        winners = _Winners(request, device, compiler, briefly(store), families)
         for config, why in winners.own(verify):
             guess = Provenance(Basis.MODEL, verified=False)
             yield config, why

@@ -20,6 +20,7 @@ from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.ending import Inside
 from tilewright.store import Store
+from tilewright.store.brief import briefly
 
 
 def layer_plan(request: Request, runtime: Runtime, store: Store | None = None) -> LayerPlan:
@@ -42,7 +43,11 @@ def layer_plan(request: Request, runtime: Runtime, store: Store | None = None) -
     with Inside(), found.lock:
         if found.layer is None:
             found.saw(store and store.state)
-            return _kept(found, _first_that_works(request, runtime, store), runtime)
+            brief = briefly(store) if store else None
+            plan = _first_that_works(request, runtime, brief)
+            if brief and brief.gave_up:
+                found.saw(None)  # it may have the winner, though it does not change
+            return _kept(found, plan, runtime)
         if found.provisional and store is not None and found.may_change():
             _take_winner(found, found.layer.plan, request, runtime, store)
             found.tried()
@@ -85,7 +90,7 @@ def _take_winner(found: Slot, guess: Plan, request: Request, runtime: Runtime, s
     if not found.saw(store.state) and not had_no_room(guess.why):
         return
     try:
-        if best := stored(request, runtime, store):
+        if best := stored(request, runtime, briefly(store)):
             problem, config = request.problem, Config.parse(best.config)
             if guess.why.basis in FROM_ELSEWHERE and config == guess.config:
                 return

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from tilewright.errors import StoreBusy, StoreError
 from tilewright.runtime import cache_folder
+from tilewright.store.brief import briefly
 from tilewright.store.store import Store
 
 RETRY_S = 60.0  # until a store that could not be read is looked at again: somebody may have mended it
@@ -41,7 +42,7 @@ def default_store() -> Store | None:
 def _opened(folder: str | None) -> Store:
     found = Store()
     with suppress(StoreBusy):  # another process has it, for a while
-        found.database.use(lambda db: None)
+        briefly(found).database.use(lambda db: None)
     return found
 
 
