@@ -99,6 +99,24 @@ def test_ctrl_c_loses_nothing_and_leaves_no_process(backend: str, store: Store) 
             time.sleep(0.05)
 
 
+LATE = """
+import sys, threading
+def late():
+    threading.main_thread().join()
+    import tilewright
+    print(tilewright.tune(sys.argv[1], sys.argv[2], "2trials").stopped)
+threading.Thread(target=late).start()
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_thread_may_tune_when_the_main_one_has_ended(backend: str, own_cache: None) -> None:
+    """Python's own pools of threads take no work then."""
+    command = [sys.executable, "-c", LATE, str(PROBLEM), "cpu" if backend == "opencl" else backend]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert (done.stdout, done.returncode) == ("all trials done\n", 0), done.stderr
+
+
 def test_compiling_for_a_gpu_needs_none() -> None:
     try:
         from tilewright.runtime.nvrtc import compiler

@@ -5,11 +5,12 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from contextlib import contextmanager, suppress
 
 from tilewright.kernels.config import Config
 from tilewright.tuning.protocol import Compiled, Job
+from tilewright.tuning.threads import Threads
 from tilewright.tuning.worker import Worker
 from tilewright.tuning.worker_pool import WorkerPool
 
@@ -24,7 +25,7 @@ class CompileAhead:
         for worker in self._workers:
             self._idle.put(worker)
         self.closed = False
-        self._threads = ThreadPoolExecutor(processes, thread_name_prefix="compile")
+        self._threads = Threads(processes, "compile")
 
     def start(self) -> None:
         """Start the compilers in the background; errors show when they compile."""
@@ -38,13 +39,13 @@ class CompileAhead:
     def close(self) -> None:
         """Drop what is queued, return idle compilers to the pool, and end the others."""
         self.closed = True
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.end()
         idle = self._all_idle()
         for worker in self._workers:
             worker.retire() if worker in idle else worker.close()
         for worker in idle:
             self._idle.put(worker)  # a thread may wait for it
-        self._threads.shutdown(wait=True)
+        self._threads.join()
         for worker in self._workers:
             worker.close()  # those that were just starting
 

@@ -10,7 +10,6 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
@@ -34,6 +33,7 @@ from tilewright.tuning.outcomes import Outcomes
 from tilewright.tuning.protocol import Job, Stage
 from tilewright.tuning.search_loop import TIME_USED, SearchLoop
 from tilewright.tuning.supply import TRIALS_DONE
+from tilewright.tuning.threads import Threads
 from tilewright.tuning.worker import Worker
 from tilewright.tuning.worker_pool import WorkerPool
 
@@ -134,7 +134,7 @@ class _Run:
 
     def tune(self, make: MakeStrategy) -> TuneResult:
         """Search, compare the finalists, and return the result."""
-        side = ThreadPoolExecutor(1)
+        side = Threads(1, "prepare")
         self.ahead.start()
         try:
             ready = side.submit(self._prepare)  # while the compilers start and strategies think
@@ -144,7 +144,7 @@ class _Run:
             ready.result()  # where nothing was left to try
         finally:
             self.ahead.close()
-            side.shutdown(wait=False)
+            side.end()
         clock, searched_s = self.clock, self.clock.elapsed_s
         untried: tuple[str, ...] = ()
         if stopped in (TIME_USED, TRIALS_DONE):
