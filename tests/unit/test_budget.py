@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tilewright.arguments.settings import as_budget
 from tilewright.errors import BudgetError
 from tilewright.record import Spent
 from tilewright.tuning.budget import Budget
+from tilewright.tuning.budget_clock import BudgetClock
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,19 @@ def test_a_search_that_spent_as_much_had_the_budget() -> None:
         assert budget.within(spent) and budget.within(None)
     assert not Budget(seconds=20.1).within(Spent(20.0, 99))
     assert not Budget(trials=8).within(Spent(99.0, 7)) and not Budget().within(Spent(1e9, 10**9))
+    third = float(f"{1 / 3:.6g}")  # as it is stored
+    assert Budget(1 / 3).within(Spent(third, 1)) and not Budget(0.334).within(Spent(third, 1))
+
+
+@pytest.mark.parametrize(
+    ("spent", "within"), [((5.0, 3), True), ((60.0, 1), True), ((59.0, 2), False), ((0.1, 99), True)]
+)
+def test_of_two_limits_the_first_that_is_reached_ends_a_search(
+    spent: tuple[float, int], within: bool
+) -> None:
+    assert Budget(60.0, 3).within(Spent(*spent)) == within
+    clock = BudgetClock(Budget(60.0, 4), gpu=True, start=time.monotonic() - 29.0)
+    assert clock.share(1) == pytest.approx(0.5, abs=0.1) and clock.share(3) == 0.75 and clock.share(9) == 1.0
 
 
 def test_a_budget_that_is_too_long_is_told_so() -> None:
@@ -76,6 +91,17 @@ def test_text_of_any_budget_is_read_again(text: str) -> None:
     assert str(again) == str(Budget.parse(text))
 
 
-@pytest.mark.parametrize("text", ["20s", "50trials", "all"])
+@pytest.mark.parametrize(
+    ("budget", "text"),
+    [
+        (Budget(5, 3), "5s or 3trials"), (Budget(1e-9), "1e-09s"), (Budget(4e-6 / 3), "1.33333e-06s"),
+        (Budget(1 / 3), "0.333333s"), (Budget(1e300), "1e+300s"),
+    ],
+)  # fmt: skip
+def test_text_of_what_cannot_be_written_is_true(budget: Budget, text: str) -> None:
+    assert str(budget) == text
+
+
+@pytest.mark.parametrize("text", ["20s", "50trials", "all", "0.000001s", "9999999999999s", "0.000123s"])
 def test_text_round_trips(text: str) -> None:
     assert str(Budget.parse(text)) == text

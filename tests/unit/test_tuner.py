@@ -115,6 +115,21 @@ def test_a_winner_says_what_ended_its_search(monkeypatch: pytest.MonkeyPatch) ->
     assert go("600s").winner.search.cut is None and "ended" not in repr(go())
 
 
+@pytest.mark.parametrize(("trials", "cut_s"), [(5, pytest.approx(0.0, abs=2.0)), (10**6, 20.0)])
+def test_of_two_limits_what_was_spent_is_told(
+    trials: int, cut_s: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that its trials ended had fewer seconds than it was given."""
+    if trials > 100:
+        ticks = iter(range(10_000))
+        monkeypatch.setattr(tuner.time, "monotonic", lambda: next(ticks) * 0.1)
+    budget = Budget(20.0, trials)
+    result = tune(PROBLEM, "cuda", TuneOptions(budget, "all"), make=RowStrategy)
+    cut = result.winner.search.cut
+    assert cut == (cut_s, len(result.records)) and budget.within(cut)
+    assert len(result.records) == trials or Budget(20.0).within(cut)
+
+
 def takes(worker: type[FakeWorker], monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
     """Let the clock go on with what a worker does alone, by so many seconds a call."""
     clock = [0.0]

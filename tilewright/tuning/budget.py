@@ -21,6 +21,7 @@ class Budget:
     """A limit on one layer's tuning.
 
     The start and the references are never cut short: if they use it up, some configs are tried all the same.
+    Of two limits, the one that is reached first ends the search.
 
     Attributes:
         seconds: everything counts, from the start to the final timing.
@@ -80,11 +81,17 @@ class Budget:
         """Whether a search that spent so much had at least this budget, or ended by itself (None)."""
         if spent is None:
             return True
-        return self.trials <= spent.trials if self.trials is not None else self.seconds <= spent.seconds
+        if self.trials is not None and self.trials <= spent.trials:  # whichever limit comes first ends it
+            return True
+        return float(f"{self.seconds:.6g}") <= spent.seconds  # as it is stored
 
     def __str__(self) -> str:
-        if self.trials is not None:
-            return f"{self.trials}trials"
-        if not math.isfinite(self.seconds):
-            return "all"
-        return f"{self.seconds:.6f}".rstrip("0").rstrip(".") + "s"
+        trials = [f"{self.trials}trials"] if self.trials is not None else []
+        seconds = [f"{_written(self.seconds)}s"] if math.isfinite(self.seconds) else []
+        return " or ".join([*seconds, *trials]) or "all"
+
+
+def _written(seconds: float) -> str:
+    """Return seconds as ``Budget.parse`` reads them; only of what it would not accept, with an exponent."""
+    text = f"{seconds:.6f}".rstrip("0").rstrip(".")
+    return text if seconds < _MOST_S and math.isclose(float(text), seconds, rel_tol=1e-3) else f"{seconds:g}"

@@ -87,9 +87,8 @@ class BudgetClock:
         return self.left_s(found, hopeful) <= (self.trial_s if found else 0.0)
 
     def share(self, trials: int) -> float:
-        """The share of the budget that is spent."""
-        if self.budget.trials is not None:
-            return min(1.0, trials / self.budget.trials)
+        """The share of the budget that is spent, of two limits of the one that is nearer."""
+        tried = trials / self.budget.trials if self.budget.trials is not None else 0.0
         if math.isinf(self.search_s):
-            return 0.0
-        return min(1.0, self.elapsed_s / self.search_s) if self.search_s > 0.0 else 1.0
+            return min(1.0, tried)
+        return min(1.0, max(tried, self.elapsed_s / self.search_s)) if self.search_s > 0.0 else 1.0

@@ -148,7 +148,8 @@ class _Run:
         clock, searched_s = self.clock, self.clock.elapsed_s
         untried: tuple[str, ...] = ()
         if stopped in (TIME_USED, TRIALS_DONE):
-            given_s = self.budget.seconds if math.isfinite(self.budget.seconds) else searched_s
+            timed = stopped == TIME_USED and math.isfinite(self.budget.seconds)
+            given_s = self.budget.seconds if timed else searched_s
             untried = self.outcomes.cut(given_s, len(loop.records) + known, proposals.due)
         finalists = decide(self.worker, self.outcomes, clock, self.say)
         best = next((r for r in finalists if r.won), None)
