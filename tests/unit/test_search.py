@@ -162,16 +162,28 @@ with on_one_core():
 """
 
 
-def test_a_loaded_file_whose_name_is_not_utf8_stops_no_search(tmp_path: Path) -> None:
-    """PoCL loads kernels from the cache folder, whose name threadpoolctl could not read."""
-    folder = os.fsencode(tmp_path) + b"/j\xe9r"
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [
+        (b"j\xe9r", {}),
+        (b"j\xc3\xa9r", {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}),
+    ],
+)  # fmt: skip
+def test_a_loaded_file_whose_name_cannot_be_read_stops_no_search(
+    name: bytes, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """PoCL loads kernels from the cache folder, whose name threadpoolctl could not read: the name is not
+    UTF-8, or the locale is not.
+    """
+    folder = os.fsencode(tmp_path) + b"/" + name
     try:
         os.mkdir(folder)
     except OSError:
         pytest.skip("a file system of UTF-8 alone")
     library = os.fsdecode(shutil.copy(os.fsencode(_ctypes.__file__), folder))
     command = [sys.executable, "-c", BADLY_NAMED, library]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "searches\n"
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    assert done.stdout == "searches\n", done.stderr
 
 
 def test_what_other_layers_taught_is_worked_out_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:

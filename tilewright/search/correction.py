@@ -43,7 +43,7 @@ def _libraries() -> ThreadpoolController | None:
     """
     try:
         return ThreadpoolController()
-    except UnicodeDecodeError:
+    except UnicodeError:  # of a name that is read, or that was read and cannot be written
         return None
 
 
