@@ -58,7 +58,7 @@ def test_shorthand() -> None:
     assert of("+add") == of("+add1") and str(of("+add0.5")) == "+add0.5"
     assert of("+alpha1") == NOTHING and not NOTHING and str(NOTHING) == ""
     assert of("+maxpool3u3") == of("+maxpool3") and str(of("+maxpool3u2p1")) == "+maxpool3u2p1"
-    assert of("+alpha-0.25+bias+add2+silu+avgpool7").pool == Pool("avg", 7, 7)
+    assert of("+alpha-0.25+bias+add2+silu+avgpool7").pool == Pool("avg", 7, 7) == Pool("avg", 7)
 
 
 def test_numbers_are_those_of_f32_unless_the_problem_is_of_f64() -> None:

@@ -260,6 +260,8 @@ def test_a_field_of_any_kind_is_refused_in_a_line(value: object) -> None:
     }  # fmt: skip
     for cls, fields in right.items():
         for name in fields:
+            if name == "stride" and value is None:
+                continue  # it is the size then
             with pytest.raises(ProblemError) as error:
                 cls(**fields | {name: value})
             assert str(error.value).isprintable() and len(str(error.value)) < 300, name

@@ -47,23 +47,25 @@ class Pool:
     Attributes:
         mode: "max" or "avg".
         size: rows, and columns, of a window: from 1 to 64.
-        stride: rows, and columns, from one window to the next: from 1 to 64.
+        stride: rows, and columns, from one window to the next: from 1 to 64; None: the size.
         pad: of a max pool, rows and columns of padding on every side: at most half the size.
 
     Raises:
         ProblemError: one of them is out of range, or an average pool is padded.
 
     Example:
-        >>> str(Pool("max", 3, 2, 1))
-        'maxpool3u2p1'
+        >>> str(Pool("max", 3, 2, 1)), str(Pool("avg", 7))
+        ('maxpool3u2p1', 'avgpool7')
     """
 
     mode: str
     size: int
-    stride: int
+    stride: int = None  # type: ignore[assignment]  # as it may be given; it always is a number
     pad: int = 0
 
     def __post_init__(self) -> None:
+        if self.stride is None:
+            object.__setattr__(self, "stride", self.size)
         for name in ("size", "stride", "pad"):
             object.__setattr__(self, name, with_ints(getattr(self, name)))
         must = f"must be a max or avg pool, size and stride from 1 to {MAX_POOL}"
