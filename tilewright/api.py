@@ -218,9 +218,10 @@ def tune(
     """Search for the fastest kernel of a layer, verify it, and remember it.
 
     A layer that was already tuned on this device is not searched again unless ``again`` is set, or a budget
-    is given that is larger than the one that ended its search. Each result is stored as soon as it is known,
-    so after Ctrl-C the next call continues from there. Candidates run in worker processes; a script that
-    tunes needs no ``if __name__ == "__main__"``.
+    is given that is larger than the one that ended its search. A search whose budget left families untried
+    that promised to win (``TuneResult.missed``) is taken up again by the next call, with any budget. Each
+    result is stored as soon as it is known, so after Ctrl-C the next call continues from there. Candidates
+    run in worker processes; a script that tunes needs no ``if __name__ == "__main__"``.
 
     Args:
         problem: the layer: a Problem, a problem string, or the name of a shipped layer: "R12", "resnet:R12".
