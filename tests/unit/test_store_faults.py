@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -359,6 +360,24 @@ def test_folder_and_file_are_private(tmp_path: Path) -> None:
 def test_environment_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "mine"))
     assert Store().path.parent == tmp_path / "mine"
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_folder_that_was_removed_is_made_again(
+    own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "mine"))
+    box = Store(None if own else tmp_path / "mine" / "records.sqlite")
+    box.add(record())
+    shutil.rmtree(tmp_path / "mine")
+    assert box.records() == []
+    box.add(record())
+    assert len(box.records()) == 1 and (tmp_path / "mine").stat().st_mode & 0o777 == 0o700
+    shutil.rmtree(tmp_path / "mine")
+    (tmp_path / "another").mkdir()
+    (tmp_path / "mine").symlink_to(tmp_path / "another")
+    with pytest.raises(StoreError, match=f"{tmp_path / 'mine'}: is a symbolic link"):
+        box.add(record())
 
 
 def test_a_linked_folder_is_refused(tmp_path: Path) -> None:

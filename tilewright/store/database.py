@@ -43,10 +43,7 @@ class Database:
     ) -> None:
         self.path, self.version, self.tables, self.probe = path, version, tables, probe
         self.timeout_s, self.own = timeout_s, own
-        if own:
-            secure_folder(path.parent)
-        else:
-            secure_folder(path.parent, "store in folder", "name a file in a folder of your own", given=True)
+        self._secure_folder()
         regular_file(path, own)
 
     def use(self, work: Callable[[sqlite3.Connection], T], write: bool = False) -> T:
@@ -92,6 +89,7 @@ class Database:
         for tail in ("", "-journal"):
             regular_file(self._part(tail), self.own)
         if not self.path.exists():
+            self._secure_folder()  # which somebody may have removed
             self._touch()
         db = sqlite3.connect(self.path, timeout=self.timeout_s, isolation_level=None)
         db.text_factory = lambda data: data.decode("utf-8", "replace")
@@ -102,6 +100,13 @@ class Database:
             db.close()
             raise
         return db
+
+    def _secure_folder(self) -> None:
+        if self.own:
+            secure_folder(self.path.parent)
+        else:
+            about = "store in folder", "name a file in a folder of your own"
+            secure_folder(self.path.parent, *about, given=True)
 
     def _touch(self) -> None:
         try:
