@@ -61,6 +61,41 @@ def test_a_store_in_a_folder_that_is_gone_is_refused(tmp_path: Path, monkeypatch
         Store("mine.sqlite")
 
 
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for given in ("~/mine.sqlite", Path("~/mine.sqlite")):
+        assert Store(given).path == tmp_path / "home" / "mine.sqlite"
+    assert not (tmp_path / "~").exists()
+    with pytest.raises(StoreError, match="store ~nobody at all/x: there is no such home folder"):
+        Store("~nobody at all/x")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"path": "a\0b"}, r"store 'a\\x00b': no path has a null character"),
+        ({"path": "a\ud800b"}, r"store 'a\\ud800b': has characters that no path here has"),
+        ({"path": 5}, "an int was given; must be the path of a file, or None"),
+        ({"timeout_s": "x"}, "timeout_s='x': must be a number of seconds from 0 to 1e\\+06"),
+        ({"timeout_s": None}, "timeout_s=None: must be"), ({"timeout_s": -1}, "timeout_s=-1: must be"),
+        ({"timeout_s": float("nan")}, "timeout_s=nan: must be"),
+        ({"timeout_s": 1e7}, "timeout_s=10000000.0: must be"),
+    ],
+)  # fmt: skip
+def test_what_can_be_no_store_is_told_so(given: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=said):
+        Store(**{"path": tmp_path / "box.sqlite", **given})
+
+
+def test_what_is_no_record_is_refused(path: Path) -> None:
+    box: Any = Store(path)
+    for add in (lambda: box.add("x"), lambda: box.add_all([record(), "x"])):
+        with pytest.raises(StoreError, match=f"store {path}: a str was given; must be a Record"):
+            add()
+    assert box.records() == []
+
+
 def test_best_is_the_fastest_that_is_right(path: Path) -> None:
     box = Store(path)
     assert best(box) is None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 
 from tilewright.device import Device
-from tilewright.errors import StoreError, a_kind
+from tilewright.errors import StoreError, a_kind, shown
 from tilewright.kernels import FAMILIES
 from tilewright.problem import Problem
 from tilewright.problem.shapes import as_problem
@@ -31,6 +32,8 @@ from tilewright.store.rows import (
 )
 from tilewright.store.shipped import shipped_rows
 from tilewright.store.sources import Sources
+
+_MOST_TIMEOUT_S = 1e6  # SQLite counts milliseconds in 32 bits
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,15 @@ class Store:
     """Every outcome ever recorded; many processes may use one store at once.
 
     Args:
-        path: the database file; None for the user's own, in $TILEWRIGHT_CACHE or the platform's
-            cache folder. Its folder is created with mode 0700 if it does not exist.
+        path: the database file, where ``~`` is the home folder; None for the user's own, in
+            $TILEWRIGHT_CACHE or the platform's cache folder. Its folder is created with mode 0700 if it does
+            not exist.
         shipped: also read the winners that come with the package, after the user's own.
         timeout_s: how long to wait for another process.
 
     Raises:
-        StoreError: the folder or file is a symbolic link, another user's, or writable by others; or, at its
-            first use, a file that is not a store.
+        StoreError: the folder or file is a symbolic link, another user's, or writable by others; it can be no
+            path, or ``timeout_s`` no time to wait; or, at its first use, a file that is not a store.
 
     Example:
         >>> import tempfile; folder = tempfile.TemporaryDirectory()
@@ -82,18 +86,17 @@ class Store:
     def __init__(
         self, path: str | os.PathLike[str] | None = None, shipped: bool = True, timeout_s: float = 30.0
     ) -> None:
-        if path is not None and not isinstance(path, (str, os.PathLike)):
-            raise StoreError(f"store: {a_kind(path)} was given; must be the path of a file, or None")
-        if ":memory:" in str(path) or str(path).startswith("file:"):
-            must = "must be a plain file, e.g. in a temporary folder: no URI, and never in memory alone"
-            raise StoreError(f"store {path}: {must}")
-        given = Path(path) if path is not None else folder() / f"records-{SCHEMA}.sqlite"
+        number = isinstance(timeout_s, Real) and not isinstance(timeout_s, bool)
+        if not number or not 0 <= timeout_s <= _MOST_TIMEOUT_S:
+            must = f"must be a number of seconds from 0 to {_MOST_TIMEOUT_S:g}"
+            raise StoreError(f"store: timeout_s={shown(timeout_s)}: {must}")
+        given = folder() / f"records-{SCHEMA}.sqlite" if path is None else _named(path)
         try:
             self.path = given.absolute()  # the same file whatever folder the process goes to
         except OSError as error:
             raise StoreError(f"store {given}: the current folder is gone ({error.strerror})") from None
         probe = f"SELECT id, {COLUMNS} FROM records LIMIT 1"
-        self.database = Database(self.path, SCHEMA, TABLES, probe, timeout_s, own=path is None)
+        self.database = Database(self.path, SCHEMA, TABLES, probe, float(timeout_s), own=path is None)
         self.uses_shipped = shipped
 
     def __repr__(self) -> str:
@@ -144,6 +147,9 @@ class Store:
         Raises:
             StoreError: as for ``add``.
         """
+        records = list(records)
+        if strange := [record for record in records if not isinstance(record, Record)]:
+            raise StoreError(f"store {self.path}: {a_kind(strange[0])} was given; must be a Record")
         self._insert([to_row(record, origin) for record in records])
 
     def _insert(self, rows: list[tuple[object, ...]]) -> None:
@@ -315,3 +321,27 @@ class Store:
         rows = [row for row in (to_row(record, IMPORTED) for record in records) if row[-1] not in known]
         self._insert(rows)
         return len(rows)
+
+
+def _named(path: object) -> Path:
+    """Return the file that a user named.
+
+    Raises:
+        StoreError: it can be none.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise StoreError(f"store: {a_kind(path)} was given; must be the path of a file, or None")
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise StoreError(f"store: the path is {a_kind(text)}; must be a str")
+    if ":memory:" in text or text.startswith("file:"):
+        must = "must be a plain file, e.g. in a temporary folder: no URI, and never in memory alone"
+        raise StoreError(f"store {text}: {must}")
+    try:
+        if b"\0" in os.fsencode(text):
+            raise StoreError(f"store {shown(text)}: no path has a null character")
+        return Path(text).expanduser()
+    except UnicodeError:
+        raise StoreError(f"store {shown(text)}: has characters that no path here has") from None
+    except RuntimeError:
+        raise StoreError(f"store {text}: there is no such home folder; name the file in full") from None
