@@ -24,10 +24,10 @@
 // combine): shares of C; X_SHARED (x): whether the input is copied; CS (cs): so many channels at a time.
 // With 16 registers (AVX2): FLAT_TAPS unrolls the taps of a row, since a loop of three costs two cycles a tap; REREAD
 // filter vectors of a tile have no register, each multiply-add reads them; AHEAD asks for the next tile's filter, and
-// for the next channels, before they are needed. ASK_INPUT: the tiles of a block ask for the next block's input, nchw in
-// place; ASK_OUTPUT: a tile for the lines that it stores. What they are follows from the tile.
-// WORKERS work-items draw BLOCKS blocks from a counter, each one block ahead, so that no core waits while there is work:
-// how a driver deals out its work-groups (PoCL: in runs, unevenly) does not matter.
+// for the next channels, before they are needed. ASK_INPUT: the tiles of a block ask for the next block's input, nchw
+// in place; ASK_OUTPUT: a tile for the lines that it stores. What they are follows from the tile.
+// WORKERS work-items draw BLOCKS blocks from a counter, each one block ahead, so that no core waits while there is
+// work: how a driver deals out its work-groups (PoCL: in runs, unevenly) does not matter.
 
 #define TILE_K (VECTOR * TK)
 #define REGISTER_TILES (BK * BH * BW)
