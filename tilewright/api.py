@@ -219,7 +219,7 @@ def tune(
 
     A layer that was already tuned on this device is not searched again unless ``again`` is set, or a budget
     is given that is larger than the one that ended its search. A search whose budget left families untried
-    that promised to win (``TuneResult.missed``) is taken up again by the next call, with any budget. Each
+    that promised to win (``TuneResult.untried``) is taken up again by the next call, with any budget. Each
     result is stored as soon as it is known, so after Ctrl-C the next call continues from there. Candidates
     run in worker processes; a script that tunes needs no ``if __name__ == "__main__"``.
 

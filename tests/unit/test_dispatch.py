@@ -632,7 +632,7 @@ def test_a_locked_store_is_waited_for_once_and_asked_again_later(
 ) -> None:
     """It has the winner, and does not change."""
     clock = [100.0]
-    monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(standing_in, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(brief, "BRIEF_S", 0.3)
     layers = LAYER, replace(LAYER, k=64), replace(LAYER, k=32)
     box.add_all(record(4, problem=str(layer)) for layer in layers)
@@ -641,13 +641,13 @@ def test_a_locked_store_is_waited_for_once_and_asked_again_later(
         start = time.monotonic()
         with pytest.warns(RuntimeWarning, match="the store is not used: .* is locked") as caught:
             assert all("untuned" in choose(box, layer)[1] for layer in layers)
-        clock[0] += 1.1 * plan_cache.RETRY_S
+        clock[0] += 1.1 * standing_in.RETRY_S
         assert "untuned" in choose(box)[1]
         assert 0.2 < time.monotonic() - start < 2 and len(caught) == 1
-    clock[0] += 1.1 * plan_cache.RETRY_S
+    clock[0] += 1.1 * standing_in.RETRY_S
     assert "untuned" in choose(box)[1] and len(box.records()) == 3, "others wait as long as they want"
     monkeypatch.setattr(brief, "REST_S", 0.0)
-    clock[0] += 1.1 * plan_cache.RETRY_S
+    clock[0] += 1.1 * standing_in.RETRY_S
     assert [choose(box, layer)[0] for layer in layers] == ["tiles:t=4"] * 3
 
 
