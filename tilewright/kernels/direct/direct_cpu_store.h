@@ -63,7 +63,7 @@ typedef float two __attribute__((ext_vector_type(2), aligned(4)));
 #define LANES2(v, at) __builtin_shufflevector(v, v, at, at + 1)
 #define LANES4(v, at) __builtin_shufflevector(v, v, at, at + 1, at + 2, at + 3)
 // Store the first `count` neighbours, whose number the compiler knows.
-INLINE void store_known(GLOBAL float *to, wide v, int count) {
+INLINE void store_constant(GLOBAL float *to, wide v, int count) {
 #if VECTOR == 16
     if (count & 8) *(GLOBAL eight *)to = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
     if ((count & 12) == 12) *(GLOBAL four *)(to + 8) = LANES4(v, 8);
@@ -77,7 +77,7 @@ INLINE void store_known(GLOBAL float *to, wide v, int count) {
 }
 
 // Load them; the others are 0.
-INLINE wide load_known(const GLOBAL float *from, int count) {
+INLINE wide load_constant(const GLOBAL float *from, int count) {
     float v[VECTOR] __attribute__((aligned(4 * VECTOR)));
     UNROLL for (int j = 0; j < VECTOR; j++) v[j] = 0;
 #if VECTOR == 16
@@ -88,6 +88,16 @@ INLINE wide load_known(const GLOBAL float *from, int count) {
     if (count & 1) v[count - 1] = from[count - 1];
     return *(wide *)v;
 }
+
+#if VECTOR == 8
+// Store 4 to 7 of 8 neighbours, whose number it does not know.
+INLINE void store_4_to_7(GLOBAL float *to, wide v, int count) {
+    *(GLOBAL four *)to = __builtin_shufflevector(v, v, 0, 1, 2, 3);
+    if (count == 5) to[4] = v[4];
+    if (count == 6) *(GLOBAL two *)(to + 4) = __builtin_shufflevector(v, v, 4, 5);
+    if (count == 7) *(GLOBAL four *)(to + 3) = __builtin_shufflevector(v, v, 3, 4, 5, 6);
+}
+#endif
 #endif
 
 // Store the first `count` lanes: of neighbouring channels from k on.
@@ -95,16 +105,6 @@ INLINE void store_first(GLOBAL done_t *to, wide v, int k, int count SCALE_PARAME
     if (count == VECTOR) store_channels(to, v, k);
     else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = DONE_OF(v[j], k + j);
 }
-
-#if VECTOR == 8 && DTYPE == 1
-// Store 4 to 7 of 8 neighbours.
-INLINE void store_some(GLOBAL float *to, wide v, int count) {
-    *(GLOBAL four *)to = __builtin_shufflevector(v, v, 0, 1, 2, 3);
-    if (count == 5) to[4] = v[4];
-    if (count == 6) *(GLOBAL two *)(to + 4) = __builtin_shufflevector(v, v, 4, 5);
-    if (count == 7) *(GLOBAL four *)(to + 3) = __builtin_shufflevector(v, v, 3, 4, 5, 6);
-}
-#endif
 
 // nchw: VECTOR pixels of VECTOR channels from k on become the first `lanes` channels of `count` pixels; inside of the
 // image there are `most`.
@@ -118,7 +118,7 @@ INLINE void store_turned(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBA
         const GLOBAL out_t *from = z + (offset_t)v * plane;
         wide residual;
 #if VECTOR >= 8 && DTYPE == 1
-        if (count == most && most < VECTOR) residual = load_known(from, most);
+        if (count == most && most < VECTOR) residual = load_constant(from, most);
         else
 #endif
             residual = load_first(from, count);
@@ -127,10 +127,10 @@ INLINE void store_turned(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBA
         GLOBAL done_t *to = y + (offset_t)v * plane;
         if (count == VECTOR) store_columns(to, rows[v], k + v);
 #if VECTOR >= 8 && DTYPE == 1
-        else if (count == most) store_known(to, rows[v], most);
+        else if (count == most) store_constant(to, rows[v], most);
 #endif
 #if VECTOR == 8 && DTYPE == 1
-        else if (count >= 4) store_some(to, rows[v], count);
+        else if (count >= 4) store_4_to_7(to, rows[v], count);
 #endif
         else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = DONE_OF(rows[v][j], k + v);
     }
