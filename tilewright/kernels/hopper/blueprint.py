@@ -40,7 +40,8 @@ from tilewright.kernels.split_k import operands, reduction_buffers, second_pass,
 from tilewright.kernels.tile import image_defines, layer_defines
 from tilewright.kernels.untuned import IN_ORDER, PAIRS
 from tilewright.kernels.untuned.nhwc import copied_bytes, copied_first, copy_as_is, copy_of
-from tilewright.problem import DTYPES, Problem
+from tilewright.kernels.word import dtype_code
+from tilewright.problem import Problem
 
 PADDING_BYTES = 8  # of a row: two sums
 LEAST_ROOM = (8, 28)  # spare registers needed to unroll the loop of stores; of one with divisions, too
@@ -182,7 +183,7 @@ def _defines(pr: Problem, tiling: HopperTiling, cf: Values, aligned: bool, devic
     product = products(pr, cf["x"])
     return image_defines(pr, view) | products_define("PRODUCTS", product) | tiling.defines() | dict(
         PROMOTED=PROMOTED.get(product, 0),
-        DTYPE=DTYPES.index(pr.portable.dtype), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"],
+        DTYPE=dtype_code(pr.portable), WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8, WM=cf["wm"],
         WN=cf["wn"], CHUNKS=cf["chunks"], SWIZZLED=int(cf["pieces"] == SWIZZLED), TALL=cf["tall"],
         BATCH=cf["batch"], STAGES=cf["stages"], JOINT=int(joint(pr, cf["x"], tiling.image)),
         MIN_BLOCKS=cf["mb"], COPIES=cf["cm"], CLUSTER=cf["sc"] * cf["cm"],

@@ -46,9 +46,9 @@ from tilewright.kernels.tile import (
 )
 from tilewright.kernels.untuned import COLUMNS, IN_ORDER
 from tilewright.kernels.untuned.nhwc import copied_bytes, copied_first, copy_of, copy_remark
-from tilewright.kernels.word import word_bytes
+from tilewright.kernels.word import dtype_code, word_bytes
 from tilewright.kernels.work import GpuWork
-from tilewright.problem import DTYPES, MATHS, Problem
+from tilewright.problem import MATHS, Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 24, 32)
 
@@ -180,7 +180,7 @@ def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> V
     more = products_define("PRODUCTS", product) | requant_defines(pr)
     # DTYPE: of sums and outputs, and of the input unless PRODUCTS says otherwise.
     return images | more | dict(
-        DTYPE=DTYPES.index(pr.portable.dtype), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"],
+        DTYPE=dtype_code(pr.portable), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"],
         SB=cf["sb"], FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"],
         X_WAY=COPIED if way == WIDENED else way, X_L1=cf["l1"], RUN=run_chunks(pr, cf["chunks"], way),
         CC=chunks_of(pr, way), TURNS=tiling.steps, STEPS=tiling.steps,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.kernels.blueprint import Blueprint, Buffer, Launch
 from tilewright.kernels.products import in_chunk
+from tilewright.kernels.word import dtype_code
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
 COPY_THREADS = 256
@@ -55,7 +56,7 @@ def copy_of(pr: Problem, chunks: int, parts: int = 1, aligned: bool = True) -> C
     blocks = ceil_div(pixels * pr.groups * chunks, COPY_THREADS) if pr.layout_in == "nhwc" else tiles
     return Copy(_launch(blocks), nbytes, dict(
         THREAD_PIXELS=_neighbours(pr), CHUNKS_WIDE=wide, X_ALIGNED=int(aligned),
-        DTYPE=DTYPES.index(pr.portable.dtype), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=chunks,
+        DTYPE=dtype_code(pr.portable), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=chunks,
         X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=offset64(nbytes),
         **(dict(SPLIT=1) if parts == 2 else {}),
     ))  # fmt: skip

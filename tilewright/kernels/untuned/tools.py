@@ -9,7 +9,8 @@ from tilewright.arithmetic import offset64
 from tilewright.device import Device
 from tilewright.kernels.blueprint import Blueprint, Launch
 from tilewright.kernels.untuned import spread
-from tilewright.problem import DTYPES, Problem
+from tilewright.kernels.word import dtype_code
+from tilewright.problem import Problem
 
 CHECK_FIGURES = 8
 PEAK_FLOATS = 256
@@ -25,7 +26,7 @@ def check(problem: Problem, device: Device) -> Blueprint:
     elements = problem.y_elements
     blocks, defines = spread(device, elements)
     defines |= dict(ELEMENTS=elements, OFFSET64=offset64(8 * elements))
-    defines |= dict(DTYPE=DTYPES.index(problem.portable.dtype), Y_I8=int(problem.dtype_out == "i8"))
+    defines |= dict(DTYPE=dtype_code(problem.portable), Y_I8=int(problem.dtype_out == "i8"))
     defines["ALIKE"] = int(problem.math == "strict")
     return Blueprint(
         source="check.cu",
