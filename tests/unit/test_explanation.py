@@ -18,7 +18,7 @@ from tilewright.kernels import family_of
 from tilewright.kernels.family import Config, Param
 from tilewright.kernels.tile import ATOMIC, LAST, NONE, TWO_PASS
 from tilewright.problem import Problem
-from tilewright.record import Check, Estimate, Measurement, Record, Standing
+from tilewright.record import Check, Estimate, Measurement, Record, Search, Standing
 from tilewright.report.explanation import (
     Facts,
     Shown,
@@ -234,6 +234,16 @@ def test_a_faster_trial_of_a_search_that_was_stopped_is_told() -> None:
     assert str(told).endswith(f"tilewright tune {PROBLEM} --again --device cpu")
     assert "unfinished" not in found([trial, won])["runner_up"]  # compared since
     assert "unfinished" not in found([won, record("toy:mode=0.one=7.t=1", 16.0)])["runner_up"]
+
+
+def test_families_that_the_budget_left_are_told() -> None:
+    won = replace(record(MINE, 10.0), standing=Standing.WINNER)
+    assert "families_untried" not in found([won])["predicted_against_measured"]
+    cut = replace(won, search=Search(raced=("toy",), untried=("other", "third")))
+    told = dict(sections(replace(subject([cut]), options=" --device cpu")))["predicted_against_measured"]
+    left = told["families_untried"]
+    assert isinstance(left, Shown) and left.value == ["other", "third"]
+    assert str(left) == f"other, third: the budget ended before; tilewright tune {PROBLEM} --device cpu goes on"
 
 
 def test_nothing_measured_yet() -> None:

@@ -228,6 +228,9 @@ def _measured(subject: Subject) -> Facts:
         rows["registers_per_thread_compiled"] = mine.registers
     if mine.worst is not None:
         rows["error_over_bound"] = mine.worst
+    if here and mine.won and (left := list(mine.search.untried)):
+        again = f"tilewright tune {subject.problem}{subject.options} goes on"
+        rows["families_untried"] = Shown(left, f"{', '.join(left)}: the budget ended before; {again}")
     return rows
 
 
