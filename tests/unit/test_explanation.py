@@ -243,7 +243,8 @@ def test_families_that_the_budget_left_are_told() -> None:
     told = dict(sections(replace(subject([cut]), options=" --device cpu")))["predicted_against_measured"]
     left = told["families_untried"]
     assert isinstance(left, Shown) and left.value == ["other", "third"]
-    assert str(left) == f"other, third: the budget ended before; tilewright tune {PROBLEM} --device cpu goes on"
+    again = f"tilewright tune {PROBLEM} --device cpu goes on"
+    assert str(left) == f"other, third: the budget ended before; {again}"
 
 
 def test_nothing_measured_yet() -> None:
