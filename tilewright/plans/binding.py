@@ -54,8 +54,9 @@ class Binding:
 
     def __init__(self, problem: Problem, home: str) -> None:
         self._problem, self._home = problem, home
-        self._name = str(problem)  # for errors; worked out once, since calls are short
-        self._operands = problem.operands
+        # Worked out once, since calls are short.
+        self._name, self._operands = str(problem), problem.operands
+        self._y_shape, self._dtype_out = problem.y_shape, problem.dtype_out
         self._known: dict[tuple[object, ...], _Fit] = {}  # by the signatures of calls
 
     def filter(self, w: ArrayView) -> Array:
@@ -123,8 +124,8 @@ class Binding:
     def _as_they_are(self, given: Given, back: bool) -> tuple[dict[str, Array], Array]:
         """Bind arrays of a signature that is known to need no conversion."""
         arrays = {name: seen.array for name, seen in given.items() if name not in ("w", "out")}
-        pr, out = self._problem, given.get("out")
-        y = arrays["y"] = empty(given["x"], pr.y_shape, pr.dtype_out) if out is None else out.array
+        out = given.get("out")
+        y = arrays["y"] = out.array if out else empty(given["x"], self._y_shape, self._dtype_out)
         return arrays, to_nchw(y) if back and out is None else y
 
     def _looked_at(self, given: Given, layout: str) -> tuple[dict[str, Array], Array]:
