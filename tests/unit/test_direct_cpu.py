@@ -13,6 +13,7 @@ from tilewright.errors import ConfigError
 from tilewright.floor import floor_us
 from tilewright.kernels import family_of
 from tilewright.kernels.direct import cpu_tile
+from tilewright.kernels.direct.cpu_work import LINE_WAIT
 from tilewright.kernels.family import Config
 from tilewright.kernels.untuned import pack
 from tilewright.kernels.work import CpuWork
@@ -279,3 +280,22 @@ def test_with_few_registers_a_strided_row_is_copied_by_vectors() -> None:
         return work.copying
 
     assert 2 * copying(AVX2) < copying(CORES)
+
+
+@pytest.mark.parametrize(
+    ("text", "waits"),
+    (
+        ("n1c64h208w208k32r1s1-f32", 1.0), ("n1c64h208w208k128r1s1-f32", 0.5), ("n1c64h208w208k32r1s1u2-f32", 0.5),
+        ("n1c64h208w208k32r1s1-f32-nhwc", 0.0), ("n1c64h208w208k32r3s3p1-f32", 0.0),
+        ("n8c64h56w56k32r1s1-f32", 0.0), ("n1c64h80w80k32r1s1-f32", 0.0),
+    ),
+)  # fmt: skip
+def test_lines_of_large_planes_are_waited_for(text: str, waits: float) -> None:
+    """Under a block there are few of each channel, too few to be foreseen."""
+    problem = Problem.parse(text)
+    (config, _), *_ = ranking.rank(problem, CORES, DIRECT, 1)
+    work = DIRECT.work(problem, CORES, config)
+    assert isinstance(work, CpuWork)
+    assert work.memory_waits == pytest.approx(waits * LINE_WAIT * problem.x_bytes / 64)
+    few = DIRECT.work(problem, AVX2, ranking.rank(problem, AVX2, DIRECT, 1)[0][0])
+    assert isinstance(few, CpuWork) and few.memory_waits == 0, "its constants were fitted without"

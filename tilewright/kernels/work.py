@@ -117,6 +117,7 @@ class CpuWork(Counts):
             them again (0: fewer than the first-level cache holds).
         place_bytes: bytes of the cache lines under a block whose input is read in place.
         place_turns: how often the block reads all of them.
+        memory_waits: cycles that all cores together wait for lines of memory, beside their bytes.
     """
 
     vectors: int
@@ -135,6 +136,7 @@ class CpuWork(Counts):
     chain: float = 0.0
     place_bytes: float = 0.0
     place_turns: int = 1
+    memory_waits: float = 0.0
 
 
 Work = GpuWork | CpuWork

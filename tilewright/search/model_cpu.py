@@ -110,7 +110,8 @@ def cpu_estimate(device: Device, work: CpuWork) -> Estimate:
         "main_loop_us": (block + k.block_cycles) * rounds * cycle_us,
         "copying_us": copying * rounds * cycle_us,
         "stores_us": storing * rounds * cycle_us,
-        "memory_not_hidden_us": max(memory - compute, 0.0) + (1.0 - k.overlap) * min(memory, compute),
+        "memory_not_hidden_us": max(memory - compute, 0.0) + (1.0 - k.overlap) * min(memory, compute)
+        + work.memory_waits / device.units * cycle_us,
         "combine_us": _cpu_combine_us(device, work, k),
         "other_launches_us": work.more_launches * k.next_launch_us + moving * cycle_us,
     }
