@@ -285,7 +285,8 @@ def test_with_few_registers_a_strided_row_is_copied_by_vectors() -> None:
 @pytest.mark.parametrize(
     ("text", "waits"),
     (
-        ("n1c64h208w208k32r1s1-f32", 1.0), ("n1c64h208w208k128r1s1-f32", 0.5), ("n1c64h208w208k32r1s1u2-f32", 0.5),
+        ("n1c64h208w208k32r1s1-f32", 1.0), ("n1c64h208w208k128r1s1-f32", 0.5),
+        ("n1c64h208w208k32r1s1u2-f32", 0.5),
         ("n1c64h208w208k32r1s1-f32-nhwc", 0.0), ("n1c64h208w208k32r3s3p1-f32", 0.0),
         ("n8c64h56w56k32r1s1-f32", 0.0), ("n1c64h80w80k32r1s1-f32", 0.0),
     ),
