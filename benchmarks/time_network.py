@@ -72,17 +72,9 @@ def with_ours(network: nn.Sequential) -> nn.Sequential:
 
 def tune(network: nn.Sequential, x: torch.Tensor, budget: str) -> None:
     """Tune all layers that the network has on x."""
-    seen: dict[tw.Problem, None] = {}
-    kinds = swapped.Layer.compute
-
-    def noted(layer: swapped.Layer, x: torch.Tensor, z: torch.Tensor | None) -> torch.Tensor:
-        seen[layer.problem(x, z)] = None
-        return kinds(layer, x, z)
-
-    swapped.Layer.compute = noted
-    network(x)
-    swapped.Layer.compute = kinds
-    for problem in seen:
+    network(x)  # plans them
+    plans = [plan for layer in swapped.LAYERS for plan, _ in layer.planned.values()]
+    for problem in dict.fromkeys(plan.problem for plan in plans):
         tw.tune(problem, "cuda", budget)
     for layer in swapped.LAYERS:
         layer.planned.clear()

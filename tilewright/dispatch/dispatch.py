@@ -20,7 +20,7 @@ from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.ending import Inside
 from tilewright.store import Store
-from tilewright.store.brief import briefly
+from tilewright.store.brief import briefly, gave_up
 
 
 def layer_plan(request: Request, runtime: Runtime, store: Store | None = None) -> LayerPlan:
@@ -45,7 +45,7 @@ def layer_plan(request: Request, runtime: Runtime, store: Store | None = None) -
             found.saw(store and store.state)
             brief = briefly(store) if store else None
             plan = _first_that_works(request, runtime, brief)
-            if brief and brief.gave_up:
+            if brief and gave_up(brief):
                 found.saw(None)  # it may have the winner, though it does not change
             return _kept(found, plan, runtime)
         if found.provisional and store is not None and found.may_change():

@@ -6,6 +6,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,22 +20,18 @@ REST_S = 60.0  # that the file is done without then: who holds it for so long ma
 _gave_up_s: dict[Path, float] = {}  # when a file was last waited for in vain
 
 
-class BriefStore(Store):
-    """The same store as another. A call waits for ``BRIEF_S`` at most; see ``BriefDatabase``."""
-
-    def __init__(self, of: Store) -> None:
-        vars(self).update(vars(of))
-        self._brief = self.database = BriefDatabase(of.database)
-
-    @property
-    def gave_up(self) -> bool:
-        """Whether a call failed because another process holds the file."""
-        return self._brief.gave_up
+def briefly(store: Store) -> Store:
+    """Return the same store for who can do without it: see ``BriefDatabase``."""
+    if isinstance(store.database, BriefDatabase):
+        return store
+    found = copy(store)
+    found.database = BriefDatabase(store.database)
+    return found
 
 
-def briefly(store: Store) -> BriefStore:
-    """Return the same store for who can do without it."""
-    return store if isinstance(store, BriefStore) else BriefStore(store)
+def gave_up(store: Store) -> bool:
+    """Whether a call of a store that ``briefly`` made failed because another process holds the file."""
+    return isinstance(store.database, BriefDatabase) and store.database.gave_up
 
 
 class BriefDatabase(Database):

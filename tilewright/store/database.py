@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from tilewright.errors import StoreBusy, StoreError, warn_once
+from tilewright.errors import StoreBusy, StoreError, a_kind, shown, warn_once
 from tilewright.files import locked
 from tilewright.runtime.cache_folder import secure_folder
 
@@ -173,6 +173,30 @@ class Database:
 
     def _part(self, tail: str) -> Path:
         return self.path.with_name(self.path.name + tail)
+
+
+def named_file(path: object) -> Path:
+    """Return the file of a store that a user named.
+
+    Raises:
+        StoreError: it can be none.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise StoreError(f"store: {a_kind(path)} was given; must be the path of a file, or None")
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise StoreError(f"store: the path is {a_kind(text)}; must be a str")
+    if ":memory:" in text or text.startswith("file:"):
+        must = "must be a plain file, e.g. in a temporary folder: no URI, and never in memory alone"
+        raise StoreError(f"store {text}: {must}")
+    try:
+        if b"\0" in os.fsencode(text):
+            raise StoreError(f"store {shown(text)}: no path has a null character")
+        return Path(text).expanduser()
+    except UnicodeError:
+        raise StoreError(f"store {shown(text)}: has characters that no path here has") from None
+    except RuntimeError:
+        raise StoreError(f"store {text}: there is no such home folder; name the file in full") from None
 
 
 def regular_file(path: Path, own: bool) -> None:

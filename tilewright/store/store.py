@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from pathlib import Path
 
 from tilewright.device import Device
 from tilewright.errors import StoreError, a_kind, shown
@@ -15,7 +14,7 @@ from tilewright.problem import Problem
 from tilewright.problem.shapes import as_problem
 from tilewright.record import Record
 from tilewright.runtime.cache_folder import folder
-from tilewright.store.database import Database
+from tilewright.store.database import Database, named_file
 from tilewright.store.exchange import MAX_FILE_BYTES, SCHEMA, export_text, import_text
 from tilewright.store.rows import (
     COLUMNS,
@@ -90,7 +89,7 @@ class Store:
         if not number or not 0 <= timeout_s <= _MOST_TIMEOUT_S:
             must = f"must be a number of seconds from 0 to {_MOST_TIMEOUT_S:g}"
             raise StoreError(f"store: timeout_s={shown(timeout_s)}: {must}")
-        given = folder() / f"records-{SCHEMA}.sqlite" if path is None else _named(path)
+        given = folder() / f"records-{SCHEMA}.sqlite" if path is None else named_file(path)
         try:
             self.path = given.absolute()  # the same file whatever folder the process goes to
         except OSError as error:
@@ -321,27 +320,3 @@ class Store:
         rows = [row for row in (to_row(record, IMPORTED) for record in records) if row[-1] not in known]
         self._insert(rows)
         return len(rows)
-
-
-def _named(path: object) -> Path:
-    """Return the file that a user named.
-
-    Raises:
-        StoreError: it can be none.
-    """
-    if not isinstance(path, (str, os.PathLike)):
-        raise StoreError(f"store: {a_kind(path)} was given; must be the path of a file, or None")
-    text = os.fspath(path)
-    if not isinstance(text, str):
-        raise StoreError(f"store: the path is {a_kind(text)}; must be a str")
-    if ":memory:" in text or text.startswith("file:"):
-        must = "must be a plain file, e.g. in a temporary folder: no URI, and never in memory alone"
-        raise StoreError(f"store {text}: {must}")
-    try:
-        if b"\0" in os.fsencode(text):
-            raise StoreError(f"store {shown(text)}: no path has a null character")
-        return Path(text).expanduser()
-    except UnicodeError:
-        raise StoreError(f"store {shown(text)}: has characters that no path here has") from None
-    except RuntimeError:
-        raise StoreError(f"store {text}: there is no such home folder; name the file in full") from None
