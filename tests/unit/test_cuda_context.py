@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from enum import IntEnum
 from types import SimpleNamespace
 from typing import Any
@@ -140,7 +139,7 @@ def test_every_method_of_the_runtime_that_touches_the_driver_does_so() -> None:
 def test_a_forked_child_is_refused_whatever_it_asks_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Driver(NONE)
     device = Device(opened(driver), driver)
-    monkeypatch.setattr(forked, "_opened_in", os.getppid())
+    monkeypatch.setattr(forked, "_refuses", True)
     with pytest.raises(DeviceError, match="spawn"):
         device.where()
     assert driver.sets == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from types import NoneType
 
@@ -90,13 +90,10 @@ def problem_of(arrays: Given, **words: object) -> Problem:
         ProblemError: an argument is malformed, or the output would be empty.
         ArrayError: shapes, dtypes, libraries or devices of the arrays do not match.
     """
-    types = tuple(map(type, words.values()))
-    given = tuple(tuple(word) if type(word) is list else word for word in words.values())
-    inner = [part for word in given if type(word) is tuple for part in word]
-    if not (_IMMUTABLE_OR_ROW.issuperset(types) and _IMMUTABLE.issuperset(map(type, inner))):
-        return _read(arrays, **words)  # an array as a factor, say, may change in place
-    specs = (*arrays, *(seen.spec for seen in arrays.values()))
-    key = (specs, given, types, *map(type, inner))  # 1, 1.0 and True are equal
+    what = _fixed(words.values())
+    if what is None:
+        return _read(arrays, **words)
+    key = (*arrays, *[seen.spec for seen in arrays.values()], what)
     found = _problems.get(key)
     if found is None:
         found = _read(arrays, **words)
@@ -104,6 +101,21 @@ def problem_of(arrays: Given, **words: object) -> Problem:
             _problems.clear()
         _problems[key] = found
     return found
+
+
+def _fixed(values: Iterable[object]) -> tuple[object, ...] | None:
+    """Return a key for values, with their types, since 1, 1.0 and True are equal.
+
+    None if one may change in place, such as an array as a factor.
+    """
+    given = tuple(values)
+    types = tuple(map(type, given))
+    if _IMMUTABLE.issuperset(types):
+        return given, types
+    rows = tuple(tuple(one) if type(one) is list else one for one in given)
+    inner = tuple(type(part) for row in rows if type(row) is tuple for part in row)
+    fixed = _IMMUTABLE_OR_ROW.issuperset(types) and _IMMUTABLE.issuperset(inner)
+    return (rows, types, inner) if fixed else None
 
 
 def _read(

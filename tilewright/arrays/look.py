@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 from tilewright.arrays.view import Array, ArraySpec, ArrayView, Shape
@@ -99,41 +100,68 @@ def _torch(name: str, tensor: Array) -> ArrayView:
     try:
         key = (tensor.dtype, tensor.layout, tensor.device, tensor.shape, tensor.stride())
         address = int(tensor.data_ptr())  # int: otherwise torch.compile traces this, once for each shape
-    except RuntimeError as error:  # it has no strides, or no address
+        spec = _specs.get(key)
+    except (RuntimeError, TypeError) as error:  # it has no strides, no address, or sizes that are symbols
         raise _odd(name, tensor) from error
-    spec = _known(key, lambda: _spec_of_tensor(name, tensor))
+    if spec is None:
+        spec = _known(key, partial(_spec_of_tensor, name, tensor))
+    if tensor.requires_grad or tensor.is_neg() or _is_followed():
+        tensor = _plain(name, tensor)
+    if not address and 0 not in spec.shape:
+        raise _odd(name, tensor)
+    return ArrayView(name, tensor, spec, address)
+
+
+def _plain(name: str, tensor: Array) -> Array:
+    """Return a tensor detached from autograd; refuse one whose value, or use, only PyTorch knows."""
+    torch = sys.modules["torch"]
     if tensor.is_neg():  # its memory is not negated yet; only complex dtypes have a conjugate bit
         raise ArrayError(
             f"{name}: a view that has yet to be negated was given (its negative bit is set); "
             + _instead(name, f"{name}.resolve_neg()")
         )
     if tensor.requires_grad:
-        if sys.modules["torch"].is_grad_enabled():
+        if torch.is_grad_enabled():
             raise _wants_grad(name)
         tensor = tensor.detach()
     if _has_tangent(tensor):
         text = "has a tangent of forward-mode differentiation, but tilewright computes none"
         raise ArrayError(f"{name}: {text}; call {name}.detach()")
-    if not address and 0 not in spec.shape or _is_recorded():
+    if _is_recorded():
         raise _odd(name, tensor)
-    return ArrayView(name, tensor, spec, address)
+    return tensor
+
+
+@cache
+def _modes() -> tuple[Any, Callable[[], int], Callable[[], bool]]:
+    """PyTorch's forward-mode differentiation, and two functions: how many modes see each operation, and
+    whether make_fx does so early. Found once, since each tensor of each call asks.
+    """
+    torch = sys.modules["torch"]
+    state = torch._C
+    early = partial(state._dispatch_tls_is_dispatch_key_included, state.DispatchKey.PreDispatch)
+    return torch.autograd.forward_ad, state._len_torch_dispatch_stack, early
+
+
+def _is_followed() -> bool:
+    """Whether anything may follow even plain tensors: forward-mode differentiation, make_fx, another mode."""
+    forward, count, early = _modes()
+    return getattr(forward, "_current_level", 0) >= 0 or count() > 0 or early()
 
 
 def _is_recorded() -> bool:
     """Whether make_fx records what is done with tensors, even plain ones: it would see no kernel of ours."""
-    torch = sys.modules["torch"]
-    state, early = torch._C, torch._C.DispatchKey.PreDispatch
-    if not state._len_torch_dispatch_stack() and not state._dispatch_tls_is_dispatch_key_included(early):
-        return False  # in 0.3 us: get_proxy_mode alone takes 2
+    _, count, early = _modes()
+    if not count() and not early():
+        return False
     tracing = sys.modules.get("torch.fx.experimental.proxy_tensor")  # not loaded: another mode is on
     return tracing is not None and tracing.get_proxy_mode() is not None
 
 
 def _has_tangent(tensor: Array) -> bool:
     """Whether forward-mode differentiation tracks a tensor, which no_grad does not prevent."""
-    torch = sys.modules["torch"]
-    forward = torch.autograd.forward_ad
-    if getattr(forward, "_current_level", 0) < 0 or torch.is_inference_mode_enabled():  # 0.1 us, not 0.9
+    forward, _, _ = _modes()
+    if getattr(forward, "_current_level", 0) < 0 or sys.modules["torch"].is_inference_mode_enabled():
         return False
     return forward.unpack_dual(tensor).tangent is not None
 

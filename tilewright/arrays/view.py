@@ -33,6 +33,11 @@ class ArraySpec:
     strides: Shape
 
     @cached_property
+    def index(self) -> int:
+        """Number of the CUDA device; 0 on a CPU."""
+        return int(self.device.partition(":")[2] or 0)
+
+    @cached_property
     def contiguous(self) -> bool:
         """Whether it is dense, with the last index fastest."""
         return _dense(self.shape, self.strides, range(len(self.shape)))
@@ -83,11 +88,7 @@ class ArrayView:
     strides = property(lambda self: self.spec.strides)
     contiguous = property(lambda self: self.spec.contiguous)
     channels_last = property(lambda self: self.spec.channels_last)
-
-    @property
-    def index(self) -> int:
-        """Number of the CUDA device; 0 on a CPU."""
-        return int(self.device.partition(":")[2] or 0)
+    index = property(lambda self: self.spec.index)
 
     @property
     def aligned(self) -> bool:

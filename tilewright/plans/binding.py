@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.arrays.look import look
 from tilewright.arrays.use import (
+    Outputs,
     contiguous,
-    empty,
     in_place,
     on_host,
     same_home,
     shaped,
-    to_nchw,
     to_nhwc,
     typed,
     writable,
@@ -37,11 +36,15 @@ class _Fit:
     Attributes:
         in_place: whether the kernel takes the arrays where they are: of nhwc on a GPU also those that the
             caller sees as (N, C, H, W).
-        back: whether the caller sees a new output so, too.
+        turned: whether the caller sees an input in nhwc as (N, C, H, W).
+        back: whether the caller sees the output so, too.
+        outputs: makes new ones, as the caller sees them.
     """
 
     in_place: bool
+    turned: bool
     back: bool
+    outputs: Outputs
 
 
 class Binding:
@@ -56,7 +59,6 @@ class Binding:
         self._problem, self._home = problem, home
         # Worked out once, since calls are short.
         self._name, self._operands = str(problem), problem.operands
-        self._y_shape, self._dtype_out = problem.y_shape, problem.dtype_out
         self._known: dict[tuple[object, ...], _Fit] = {}  # by the signatures of calls
 
     def filter(self, w: ArrayView) -> Array:
@@ -88,17 +90,16 @@ class Binding:
                 output overlaps an input.
             OutOfMemory: there is no room for the output, or for the copy of an input on a CPU.
         """
-        signature = (layout, *given, *[seen.spec for seen in given.values()])
+        signature = (layout, type(given["x"].array), *given, *[seen.spec for seen in given.values()])
         known = self._known.get(signature)
-        if known is None:
-            self._fit(given, layout)
+        fit = known or self._fit(given, layout)
         if "out" in given:
             writable(given["out"], *[seen for name, seen in given.items() if name != "out"])
-        if known and known.in_place and all([seen.aligned for seen in given.values()]):
-            return self._as_they_are(given, known.back)
-        arrays, result = self._looked_at(given, layout)
+        if fit.in_place and all([seen.aligned for seen in given.values()]):
+            return self._as_they_are(given, fit)
+        arrays, result = self._looked_at(given, fit)
         if known is None:
-            fit = _Fit(self._in_place(arrays, given, result), result is not arrays["y"])
+            fit = replace(fit, in_place=self._in_place(arrays, given, result))
             self._known = {**dict(list(self._known.items())[:MOST_SIGNATURES]), signature: fit}
         return arrays, result
 
@@ -109,34 +110,38 @@ class Binding:
             return result is arrays["y"] and all(array is seen.array for array, seen in theirs)
         return all(look(seen.name, array).address == seen.address for array, seen in theirs)
 
-    def _fit(self, given: Given, layout: str) -> None:
+    def _fit(self, given: Given, layout: str) -> _Fit:
         """Refuse what is missing, superfluous, elsewhere, or of another dtype or shape."""
+        pr = self._problem
         if (names := {"w", "y", *given} - {"out"}) != self._operands.keys():
-            raise unlike(self._problem, names)
+            raise unlike(pr, names)
         self._at_home(given["x"])
         same_home(*given.values())
-        require_fit(self._problem, given, layout)
+        require_fit(pr, given, layout)
+        turned = is_turned(pr, given["x"], layout)
+        back = turned and pr.layout_out == "nhwc"
+        return _Fit(False, turned, back, Outputs.of(given["x"], pr.y_shape, pr.dtype_out, back))
 
     def _at_home(self, seen: ArrayView) -> None:
         if seen.device != self._home:
             raise ArrayError(f"{seen.name}: is {seen.where()}; must be on {self._home}, where the plan runs")
 
-    def _as_they_are(self, given: Given, back: bool) -> tuple[dict[str, Array], Array]:
-        """Bind arrays of a signature that is known to need no conversion."""
+    @staticmethod
+    def _as_they_are(given: Given, fit: _Fit) -> tuple[dict[str, Array], Array]:
+        """Bind arrays that need no conversion."""
         arrays = {name: seen.array for name, seen in given.items() if name not in ("w", "out")}
         out = given.get("out")
-        y = arrays["y"] = out.array if out else empty(given["x"], self._y_shape, self._dtype_out)
-        return arrays, to_nchw(y) if back and out is None else y
+        y = arrays["y"] = out.array if out else fit.outputs.new()
+        return arrays, y
 
-    def _looked_at(self, given: Given, layout: str) -> tuple[dict[str, Array], Array]:
+    def _looked_at(self, given: Given, fit: _Fit) -> tuple[dict[str, Array], Array]:
         """Bind arrays of any signature that fits."""
-        pr, x = self._problem, given["x"]
-        turned = is_turned(pr, x, layout)
-        arrays, back = {"x": _input(pr, x, turned)}, turned and pr.layout_out == "nhwc"
-        arrays["y"], result = _output(pr, x, given.get("out"), back)
+        pr, x, out = self._problem, given["x"], given.get("out")
+        arrays = {"x": _input(pr, x, fit.turned)}
+        arrays["y"], result = _output(x, out, fit)
         for name, seen in given.items():
             if name not in ("x", "w", "out"):
-                arrays[name] = _residual(seen, back) if name == "z" else in_place(seen)
+                arrays[name] = _residual(seen, fit.back) if name == "z" else in_place(seen)
         return arrays, result
 
 
@@ -187,13 +192,11 @@ def _residual(z: ArrayView, turned: bool) -> Array:
     return in_place(view)
 
 
-def _output(pr: Problem, x: ArrayView, out: ArrayView | None, turned: bool) -> tuple[Array, Array]:
+def _output(x: ArrayView, out: ArrayView | None, fit: _Fit) -> tuple[Array, Array]:
     """Return the kernel's output, and the same array as the caller gets it."""
-    if out is None:
-        y = empty(x, pr.y_shape, pr.dtype_out)
-        return (on_host(y) if x.device == "cpu" else y), (to_nchw(y) if turned else y)
-    view = to_nhwc(out.array) if turned else out.array
-    if not (look("out", view) if turned else out).contiguous:
-        how = _TURNED if turned else f"contiguous, as {x.library}.empty makes it"
+    result = out.array if out else fit.outputs.new()
+    view = to_nhwc(result) if fit.back else result
+    if out and not (look("out", view) if fit.back else out).contiguous:
+        how = _TURNED if fit.back else f"contiguous, as {x.library}.empty makes it"
         raise ArrayError(f"out: strides {out.strides} of shape {out.shape} were given; must be {how}")
-    return (on_host(view) if x.device == "cpu" else view), out.array
+    return (on_host(view) if x.device == "cpu" else view), result

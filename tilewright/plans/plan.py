@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from tilewright.device import Device
@@ -22,13 +22,23 @@ from tilewright.runtime.pending import settle
 
 @dataclass(frozen=True, eq=False)
 class _Variant:
-    """One Blueprint on the device with its workspace; ``loaded`` goes by the name of a kernel."""
+    """One Blueprint on the device with its workspace.
+
+    Attributes:
+        blueprint: what was compiled.
+        built: the compiled programs.
+        launches: each with the program of its kernel.
+        workspace: the memory of each buffer, by its name.
+        operands: the same, and what stands for operands that the problem has not.
+        own_bytes: of the workspace, but for what another variant lends.
+    """
 
     blueprint: Blueprint
     built: tuple[Built, ...]
-    loaded: Mapping[str, Loaded]
+    launches: Sequence[tuple[Loaded, Launch]]
     workspace: Mapping[str, Memory]
-    own_bytes: int  # of the workspace, but for what another variant lends
+    operands: Mapping[str, Memory]
+    own_bytes: int
 
 
 class Plan:
@@ -54,13 +64,13 @@ class Plan:
         slow = "" if why.note(problem) else runtime.note
         self.why = replace(why, remark=slow) if slow else why
         self.blueprint = family.blueprint(problem, runtime.device, config)
+        self._operands = problem.operands.keys()
+        self._unused = dict.fromkeys(set(EXTRAS) - self._operands, runtime.alloc(UNUSED_BYTES))
         self._lent: dict[Buffer, Memory] = {}  # what the variant for other arrays need not allocate
         self._aligned = self._variant(self.blueprint)
         self._lent = {buffer: self._aligned.workspace[buffer.name] for buffer in self.blueprint.workspace}
         self._recipe: Blueprint | None = None
         self._unaligned: dict[StreamKey | None, _Variant] = {}
-        self._operands = problem.operands.keys()
-        self._unused = dict.fromkeys(set(EXTRAS) - self._operands, runtime.alloc(UNUSED_BYTES))
         self._packer: tuple[Loaded, Launch] | None = None
         self.built = self._aligned.built
 
@@ -186,11 +196,8 @@ class Plan:
             if not memory.aligned:
                 variant = self._unaligned_for(stream)
                 break
-        bound = {**variant.workspace, **self._unused, **memories}
-        return [
-            (variant.loaded[launch.kernel], launch, [bound[name] for name in launch.args])
-            for launch in variant.blueprint.launches
-        ]
+        bound = {**variant.operands, **memories}
+        return [(code, one, [bound[name] for name in one.args]) for code, one in variant.launches]
 
     def make_unaligned(self) -> bool:
         """Compile the variant for unaligned arrays now; return whether there is one.
@@ -236,8 +243,9 @@ class Plan:
         loaded = {name: kernels for kernels in map(runtime.load, built) for name in kernels.kernels}
         main = next(iter(loaded.values()))
         loaded |= dict.fromkeys(NO_KERNELS, main)
+        launches = [(loaded[launch.kernel], launch) for launch in blueprint.launches]
         own_bytes = sum(buffer.nbytes for buffer in blueprint.workspace if buffer not in self._lent)
-        return _Variant(blueprint, built, loaded, workspace, own_bytes)
+        return _Variant(blueprint, built, launches, workspace, workspace | self._unused, own_bytes)
 
     def _alloc(self, buffer: Buffer) -> Memory:
         memory = self.runtime.alloc(buffer.nbytes)

@@ -58,7 +58,9 @@ def entry_of(key: Key, make: type[Entry]) -> Entry:
     """
     evicted = []  # here and below: freed after the lock is released, since freeing memory takes a while
     with _lock:
-        found = _plans.setdefault(key, make())
+        found = _plans.get(key)
+        if found is None:
+            found = _plans[key] = make()
         _plans.move_to_end(key)
         while len(_plans) > MOST_PLANS:
             evicted.append(_evict(next(iter(_plans))))

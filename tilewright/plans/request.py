@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.hashed import hashed_once
 from tilewright.problem import Problem
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Request:
     """A layer, and which kernels may run it.

@@ -129,8 +129,8 @@ class CudaRuntime:
 
     def wrap(self, array: Array) -> Memory:
         """Use a tensor or a CuPy array in place, without a copy or waiting."""
-        address = int(array.data_ptr() if hasattr(array, "data_ptr") else array.data.ptr)
-        return Memory(int(array.nbytes), address, address, array)
+        address = array.data_ptr() if hasattr(array, "data_ptr") else array.data.ptr
+        return Memory(array.nbytes, address, address, array)
 
     def slice(self, memory: Memory, offset: int, nbytes: int) -> Memory:
         """Return a part of memory."""

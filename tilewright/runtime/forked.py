@@ -7,13 +7,24 @@ from typing import Any, NoReturn
 
 from tilewright.errors import DeviceError
 
-_opened_in: int | None = None  # the process that opened a device with a driver
+_opened = False  # whether this process, or one that it was forked from, has opened a device with a driver
+_refuses = False  # whether this is such a child: asked in each call, so it is no system call
 
 
 def opened() -> None:
     """Record that this process has opened a device."""
-    global _opened_in
-    _opened_in = os.getpid()
+    global _opened
+    _opened = True
+
+
+def _begins() -> None:
+    """Begin in a forked child."""
+    global _refuses
+    _refuses = _opened
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begins)
 
 
 def refuse() -> None:
@@ -22,7 +33,7 @@ def refuse() -> None:
     Raises:
         DeviceError: names the start method that works.
     """
-    if _opened_in is not None and _opened_in != os.getpid():
+    if _refuses:
         raise DeviceError(
             "this process was forked from one that had used a device, whose driver does not survive that; "
             "start processes by multiprocessing.get_context('spawn'), or use no device before"

@@ -72,6 +72,10 @@ class Store:
         shipped: also read the winners that come with the package, after the user's own.
         timeout_s: how long to wait for another process.
 
+    Attributes:
+        path: of the database file.
+        key: equal for stores that give the same answers: the file, and whether shipped winners count.
+
     Raises:
         StoreError: the folder or file is a symbolic link, another user's, or writable by others; it can be no
             path, or ``timeout_s`` no time to wait; or, at its first use, a file that is not a store.
@@ -97,14 +101,10 @@ class Store:
         probe = f"SELECT id, {COLUMNS} FROM records LIMIT 1"
         self.database = Database(self.path, SCHEMA, TABLES, probe, float(timeout_s), own=path is None)
         self.uses_shipped = shipped
+        self.key = str(self.path), shipped
 
     def __repr__(self) -> str:
         return f"<store {self.path}>"
-
-    @property
-    def key(self) -> tuple[str, bool]:
-        """Equal for stores that give the same answers: the file, and whether shipped winners count."""
-        return str(self.path), self.uses_shipped
 
     @property
     def state(self) -> tuple[int, ...]:
