@@ -26,8 +26,8 @@ from tilewright.kernels.textbook.spec import Textbook
 from tilewright.kernels.toeplitz.spec import Toeplitz
 from tilewright.kernels.untuned.reference import Reference
 from tilewright.kernels.winograd.chained import Winograd4, Winograd8
-from tilewright.kernels.winograd.fused import Winograd
 from tilewright.kernels.winograd.rows import WinogradRows
+from tilewright.kernels.winograd.spec import Winograd
 
 FAMILIES: tuple[Family, ...] = (
     Direct(), Winograd(), Winograd4(), Winograd8(), WinogradRows(), Gemm(), Im2col(), Strassen(),

@@ -6,7 +6,9 @@
 // squares are exact in f32. `apart`: how far from each other the values are in their array.
 
 #define PAIRS (POINTS / 2 - 1)
-#if POINTS == 6
+#if POINTS == 4
+#define PAIR_POINT(i) 1.0f
+#elif POINTS == 6
 #define PAIR_POINT(i) ((i) == 0 ? 0.75f : 1.5f)
 #elif POINTS == 8
 #define PAIR_POINT(i) ((i) == 0 ? 0.5f : (i) == 1 ? 1.0f : 2.0f)

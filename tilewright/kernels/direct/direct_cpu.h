@@ -25,7 +25,8 @@
 // With 16 registers (AVX2): FLAT_TAPS unrolls the taps of a row, since a loop of three costs two cycles a tap; REREAD
 // filter vectors of a tile have no register, each multiply-add reads them; AHEAD asks for the next tile's filter, and
 // for the next channels, before they are needed. ASK_INPUT: the tiles of a block ask for the next block's input, nchw
-// in place; ASK_OUTPUT: a tile for the lines that it stores. What they are follows from the tile.
+// in place; ASK_OUTPUT: a tile for the lines that it stores. What they are follows from the tile. Each tap asks for
+// what lies ASK_FILTER further in the filter: a core's own prefetching ends with a page, and begins anew in the next.
 // WORKERS work-items draw BLOCKS blocks from a counter, each one block ahead, so that no core waits while there is
 // work: how a driver deals out its work-groups (PoCL: in runs, unevenly) does not matter.
 
@@ -109,6 +110,8 @@ HOT_INLINE void add_products(wide *sum, const wide *f, acc_t one) { *sum = mul_a
 // Lines of the next tile's filter that are asked for with each channel: all, over the tiles that share one.
 #define NEXT_LINES ((RS * TILE_K * ACC_BYTES + BH * BW * LINE_BYTES - 1) / (BH * BW * LINE_BYTES))
 #define NEXT_STEP (NEXT_LINES * LINE_BYTES / ACC_BYTES)
+#define LINE_VECTORS (VECTOR * ACC_BYTES < LINE_BYTES ? LINE_BYTES / (VECTOR * ACC_BYTES) : 1)  // of a line; or more
+#define ASK_FILTER (2048 / ACC_BYTES)  // half a page further in the filter's stream: asked for before it is read
 #define ASK_FOR(p) __builtin_prefetch((const void *)(ulong)(p), 0, 2)  // in the second-level cache; any address
 #define ASK_NEAR(p) __builtin_prefetch((const void *)(ulong)(p), 0, 3)  // in the first-level cache
 #define ASK_TO_WRITE(p) __builtin_prefetch((const void *)(ulong)(p), 1, 3)
@@ -157,6 +160,7 @@ HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_
                     FORGET(xr);
                     wide fv[TK];
                     UNROLL for (int a = 0; a < TK - REREAD; a++) fv[a] = *(const GLOBAL wide *)(f + a * VECTOR);
+                    UNROLL for (int a = 0; a < TK; a += LINE_VECTORS) ASK_NEAR(f + ASK_FILTER + a * VECTOR);
                     if (DOT_BYTES) UNROLL for (int a = 0; a < TK; a++) add_products(&off[a], &fv[a], COPIED(0));
                     UNROLL for (int b = 0; b < TH; b++)
                         UNROLL for (int i = 0; i < TW; i++) {

@@ -1,9 +1,10 @@
-"""The winograd4 and winograd8 families: stride 1, in tiles of 6x6 or 8x8 inputs, in three kernels.
+"""The winograd4 and winograd8 families, and winograd on CPU cores: stride 1, in tiles of 6x6, 8x8 or 4x4
+inputs, in three kernels.
 
-With 6x6 a 3x3 filter takes 36 multiply-adds for 16 outputs instead of 144, a 5x5 filter 36 for 4 instead of
-100; with 8x8 a 5x5 filter takes 64 for 16 instead of 400, a 7x7 filter 64 for 4 instead of 196. On a GPU, a
-filter of one row or column is transformed only along it: 1x3 takes 6 for 4 outputs instead of 12, 1x7 8 for
-2 instead of 14.
+With 4x4 a 3x3 filter takes 16 multiply-adds for 4 outputs instead of 36; with 6x6 it takes 36 for 16 instead
+of 144, a 5x5 filter 36 for 4 instead of 100; with 8x8 a 5x5 filter takes 64 for 16 instead of 400, a 7x7
+filter 64 for 4 instead of 196. On a GPU, a filter of one row or column is transformed only along it: 1x3
+takes 6 for 4 outputs instead of 12, 1x7 8 for 2 instead of 14.
 Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv:1509.09308, F(4x4, 3x3);
 the points are our own (points.h).
 """
@@ -209,6 +210,16 @@ class Winograd4(Family):
         """The chain of the matrix products, and the growth of its error in the transforms."""
         products = self.inner(problem, device)
         return multiplier(device).chain(products, device, config) + self.growth
+
+
+class Chained2(Winograd4):
+    """The same with 4x4 tiles: the winograd family on CPU cores."""
+
+    name = "winograd"
+    side = 4
+    taps = (3,)
+    growth = 12
+    exact = True
 
 
 class Winograd8(Winograd4):

@@ -1,7 +1,4 @@
-"""The winograd family: 3x3 filters of stride 1, with 16 multiply-adds for 4 outputs instead of 36.
-
-Source: A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv:1509.09308, F(2x2, 3x3).
-"""
+"""The winograd family on a GPU: both transforms and the products in one kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ from dataclasses import dataclass
 
 from tilewright.arithmetic import ceil_div, offset64, round_up
 from tilewright.device import Device
-from tilewright.kernels.error_bound import too_few_at_edges
 from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.limits import (
     MOST_COPIES,
@@ -47,9 +43,6 @@ from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
 
 ELEMENTS = 16  # of a transformed tile
-# Of any output. Simulated, the worst of 4 million outputs times the bound: sums of 8 or 9 products reach 1.2
-# to 2.6, of 12 1.1 to 1.4, of 16 0.6 to 0.9.
-FEWEST_PRODUCTS = 16
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 14, 16)
 
 
@@ -106,24 +99,14 @@ def _staging(pr: Problem, cf: Values, wt: int, threads: int, aligned: bool) -> S
     return Staging((xh * xw, xw, 1), xw, lines(size), copies, items, run, lead)
 
 
-class Winograd(Family):
-    """Winograd's minimal filtering on CUDA cores."""
+class Fused(Family):
+    """The kernel of the winograd family on CUDA cores."""
 
     name = "winograd"
-    examples = ("n1c24h9w10k20r3s3p1-f32+bias",)
-    plain = False
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Support 3x3 filters of stride 1 on a GPU."""
-        if reason := super().refuses(problem, device):
-            return reason
-        if (problem.r, problem.s, problem.stride, problem.dilation) != (3, 3, (1, 1), (1, 1)):
-            return "the filter is not 3x3 with stride 1 and no dilation"
-        return no_gpu(device) or too_few_at_edges(problem, FEWEST_PRODUCTS)
-
-    def multiplies(self, problem: Problem) -> float:
-        """16 for 4 outputs."""
-        return ELEMENTS / (4 * problem.r * problem.s)
+        """Refuse dilated filters, too."""
+        return no_gpu(device) or (None if problem.dilation == (1, 1) else "the filter is dilated")
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Return the tunables, outermost choice first."""

@@ -1,9 +1,9 @@
-// winograd4, on GPUs and on CPU cores: where tiles lie, and the transforms along one side of a tile.
+// winograd4, on GPUs and on CPU cores, and winograd on these: where tiles lie, and the transforms along one side.
 // value_t is a float, or a vector of them: what a thread transforms at once.
 //
-// Tiles of 6 inputs make 4 outputs of 3 taps, or 2 of 5; tiles of 8 make 4 of 5, or 2 of 7. The input's transform is
-// the same for all, the output's stops earlier: SIDE_P of them down, SIDE_Q across. Along a side of one tap nothing is
-// transformed: POINTS_P or POINTS_Q is 1 there.
+// Tiles of 4 inputs make 2 outputs of 3 taps; tiles of 6 make 4 of 3, or 2 of 5; tiles of 8 make 4 of 5, or 2 of 7.
+// The input's transform is the same whatever the taps, the output's stops earlier: SIDE_P of them down, SIDE_Q
+// across. Along a side of one tap nothing is transformed: POINTS_P or POINTS_Q is 1 there.
 
 #include "sizes.h"
 

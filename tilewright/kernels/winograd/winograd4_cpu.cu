@@ -1,7 +1,7 @@
-// winograd4 on CPU cores: as in winograd4.cu, the transforms in vectors of VECTOR lanes.
+// winograd and winograd4 on CPU cores: as in winograd4.cu, the transforms in vectors of VECTOR lanes.
 //
 //   V[e][c][t] = (B' d B)[e]      transform_input: t is innermost, so that the products broadcast neighbours
-//   M[t][e][k] = sum over c of U[e][k][c] V[e][c][t]     36 matrix products, by another family
+//   M[t][e][k] = sum over c of U[e][k][c] V[e][c][t]     36 (or 16) matrix products, by another family
 //   y tile t   = A' M[t][.][k] A  transform_output: lanes are channels k
 //
 // x, y: nchw or nhwc; V and M are as above for both. A work-item draws items from a counter, as in direct_cpu.h.

@@ -1,4 +1,4 @@
-// winograd4 on CPU cores: an item of V, the transformed input (winograd4_cpu.cu).
+// winograd and winograd4 on CPU cores: an item of V, the transformed input (winograd4_cpu.cu).
 
 // The first `count` floats of a vector in memory.
 INLINE void store_some(GLOBAL float *to, const float *v, int count) {

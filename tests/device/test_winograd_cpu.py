@@ -1,9 +1,9 @@
-"""The winograd4 family on CPU cores: layouts, edges and epilogues of its transforms, against NumPy in f64."""
+"""winograd and winograd4 on CPU cores: layouts, edges and epilogues of their transforms, against NumPy in f64."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tilewright.kernels import family_of
+from tilewright.kernels.family import Family
 from tilewright.kernels.untuned.reference import numpy_conv
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.plan import Plan
@@ -18,7 +19,7 @@ from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
 from tilewright.search.space import sample
 
-FAMILY = family_of("winograd4")
+FAMILY, SMALL = family_of("winograd4"), family_of("winograd")
 LAYERS = (
     "n1c16h4w4k16r3s3p1-f32",  # one tile
     "n2c19h13w11k37r3s3p1-f32{}+bias+relu",  # channels that hang over
@@ -38,13 +39,17 @@ LAYERS = (
     "n1c20h11w70k32r3s3d1x7-f32{}+bias+add",
     "n1c16h10w9k16r3s3p9d9-f32{}",  # tiles of one row and column inside the image
 )
+OF_SMALL_TILES = (
+    "n1c16h2w2k16r3s3p1-f32",  # one tile
+    *(text for text in LAYERS if "r3s3" in text and "maxpool4" not in text),
+)
 LAYOUTS = ("", "-nhwc", "-nchw2nhwc", "-nhwc2nchw")
 
 
-def _worst(runtime: Runtime, problem: Problem, seed: int) -> float:
+def _worst(runtime: Runtime, problem: Problem, seed: int, family: Family = FAMILY) -> float:
     """Run twice, over what the first run left; return the error, by its bound."""
     rng = np.random.default_rng(seed)
-    config = sample(FAMILY, problem, runtime.device, random.Random(seed))
+    config = sample(family, problem, runtime.device, random.Random(seed))
     plan = LayerPlan(Plan.make(runtime, problem, config))
     shapes = dict(x=problem.x_shape, w=problem.w_shape, bias=(problem.k,), z=problem.z_shape)
     data: dict[str, Any] = {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
@@ -55,14 +60,14 @@ def _worst(runtime: Runtime, problem: Problem, seed: int) -> float:
     if plan.deterministic:
         assert (first == second).all(), config
     ref, size = numpy_conv(problem, data["x"], data["w"], data["bias"], data["z"])
-    chain = FAMILY.chain(problem, runtime.device, config)
+    chain = family.chain(problem, runtime.device, config)
     bound = 4 * np.sqrt(chain) * 2.0**-24 * size + 2.0**-24 * np.abs(ref) + 1e-44
     return float(np.max(np.abs(second - ref) / bound))  # NaN, where something was not written
 
 
-def _laid_out() -> Iterator[str]:
+def _laid_out(layers: Sequence[str] = LAYERS) -> Iterator[str]:
     """Each layer in two layouts, with either of x and of y: one launch reads x, another one stores y."""
-    for number, text in enumerate(LAYERS):
+    for number, text in enumerate(layers):
         pair = LAYOUTS[:2] if number % 2 else LAYOUTS[2:]
         yield from dict.fromkeys(text.format(layout) for layout in pair)
 
@@ -76,6 +81,13 @@ def test_every_layout_edge_and_epilogue(
     problem = Problem.parse(text)
     assert FAMILY.refuses(problem, runtime.device) is None
     assert _worst(runtime, problem, sum(map(ord, text))) <= 1
+
+
+@pytest.mark.parametrize("text", [*_laid_out(OF_SMALL_TILES)])
+def test_every_layout_edge_and_epilogue_of_small_tiles(runtime: Runtime, text: str) -> None:
+    problem = Problem.parse(text)
+    assert SMALL.refuses(problem, runtime.device) is None
+    assert _worst(runtime, problem, sum(map(ord, text)), SMALL) <= 1
 
 
 @pytest.mark.parametrize("text", ("n8c16h18w18k32r3s3p2-f32", "n8c32h18w18k32r3s3p2-f32-nhwc"))
