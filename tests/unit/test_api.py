@@ -30,7 +30,7 @@ from tilewright.kernels.error_bound import error_bound
 from tilewright.kernels.family import Buffer, Config, Launch
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import Reference, numpy_conv
-from tilewright.plans import plan_cache
+from tilewright.plans import plan_cache, stream_plans
 from tilewright.plans.binding import Binding
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.plan import Plan
@@ -934,6 +934,26 @@ def test_what_a_threads_own_stream_had_goes_with_the_thread(
         return
     assert held == [before + 1000] * 3 and layer.allocated_bytes == before
     assert finished == [PER_THREAD] * 3 and len(layer._streams.by_stream) == 1
+
+
+@pytest.mark.parametrize("recording", [False, True])
+def test_streams_without_end_do_not_fill_the_device(
+    recording: bool, cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first keep what they have, of later ones those used last, and those that a graph recorded."""
+    packs_w(monkeypatch, 1000)
+    monkeypatch.setattr(stream_plans, "MOST_STREAMS", 3)
+    runtime = cupy.runtime("cuda")
+    layer = LayerPlan(Plan.make(runtime, Problem.parse("n2c4h7w9k6r3s2-f32"), Config.parse("reference:v=1")))
+    run = layer.bind(cupy.array(X), layer.pack(cupy.array(W)))
+    monkeypatch.setattr(runtime, "is_recording", lambda stream: recording and stream == 12)
+    for cupy.stream in (10, 11, 12, 13, 14, 12, 15, 11, 16, 17):  # with the default stream three are first
+        near(run().data_, expected("n2c4h7w9k6r3s2-f32", X, W))
+    kept = [12, 15, 16, 17] if recording else [15, 16, 17]
+    assert list(layer._streams.by_stream) == [(stream, 0) for stream in (0, 10, 11, *kept)]
+    assert layer.allocated_bytes == 1000 * len(layer._streams.by_stream)
+    cupy.stream = 13
+    near(run().data_, expected("n2c4h7w9k6r3s2-f32", X, W))
 
 
 def test_a_plan_is_not_kept_to_be_told_of_a_threads_end(cupy: FakeCupy) -> None:

@@ -35,11 +35,12 @@ class LayerPlan:
         plan: the kernel, which runs memory of the device rather than arrays.
 
     It may be called from several threads, whose calls are enqueued one after the other, and on several
-    streams: each stream gets its own workspace and constant memory at its first call and keeps them for the
-    life of the plan (CUDA's per-thread default stream: for the life of its thread). A CUDA call
-    enqueues and returns; any other waits for the answer. A CUDA graph that a call was recorded in uses the
-    workspace of the stream that recorded it: keep the plan as long as the graph, and replay it on that
-    stream, or in order with the calls there.
+    streams: each stream gets its own workspace and constant memory at its first call. The first 32 keep them
+    for the life of the plan, CUDA's per-thread default stream for the life of its thread; of later ones those
+    32 that were used last do, and those that a graph recorded. A CUDA call enqueues and returns; any other
+    waits for the answer. A CUDA graph that a call was recorded in uses the workspace of the stream that
+    recorded it: keep the plan as long as the graph, and replay it on that stream, or in order with the calls
+    there.
 
     A copy, or one that was pickled and sent to another process, is planned again there, with the same
     problem, device and config.

@@ -10,6 +10,8 @@ from tilewright.plans.plan import Plan
 from tilewright.plans.streams import DEFAULT, PER_THREAD, StreamKey, stream_key, tell_of_end
 from tilewright.runtime.base import Memory
 
+MOST_STREAMS = 32  # that keep their resources for the life of the plan; of later ones as many, the last used
+
 
 @dataclass(eq=False)
 class StreamPlan:
@@ -17,14 +19,15 @@ class StreamPlan:
 
     Attributes:
         plan: the kernel, with the stream's workspace.
+        lasting: whether it is kept for the life of the plan: it is of one of the first streams, or a CUDA
+            graph uses it, which may outlive the stream.
         packed: buffer for a packed filter; None until one was packed here.
-        recorded: whether a CUDA graph uses it, which may outlive the thread.
         counted_bytes: bytes that it held when the plans' total was last checked.
     """
 
     plan: Plan
+    lasting: bool
     packed: Memory | None = None
-    recorded: bool = False
     counted_bytes: int = 0
 
     @property
@@ -49,14 +52,17 @@ class StreamPlan:
 
 
 class StreamPlans:
-    """The resources of all streams of one plan: each stream gets its own at its first call and keeps them for
-    the life of the plan; a per-thread default stream for the life of its thread.
+    """The resources of all streams of one plan: each stream gets its own at its first call.
+
+    The first ``MOST_STREAMS`` keep them for the life of the plan, a per-thread default stream for the life of
+    its thread. Programs that make streams without end would fill the device: of later streams those not used
+    for longest lose theirs, and get new ones if they come again.
     """
 
     def __init__(self, plan: Plan) -> None:
         """Give the default stream the plan's own workspace."""
         self._plan = plan
-        first = StreamPlan(plan, counted_bytes=plan.allocated_bytes)
+        first = StreamPlan(plan, lasting=True, counted_bytes=plan.allocated_bytes)
         self.by_stream: dict[StreamKey, StreamPlan] = {DEFAULT: first}
 
     @property
@@ -75,13 +81,22 @@ class StreamPlans:
         if not self._plan.device.is_cuda or stream is None:
             return self.by_stream[DEFAULT]
         key = stream_key(stream)
-        if key not in self.by_stream:
-            self.by_stream[key] = StreamPlan(self._plan_for(stream))
-            tell_of_end(self, key)
-        found = self.by_stream[key]
-        if stream == PER_THREAD and not found.recorded:
-            found.recorded = self._plan.runtime.is_recording(stream)
+        found = self.by_stream.get(key) or self._new(key, stream)
+        if not found.lasting:
+            found.lasting = self._plan.runtime.is_recording(stream)
+            self.by_stream[key] = self.by_stream.pop(key)  # the last used
         return found
+
+    def _new(self, key: StreamKey, stream: int) -> StreamPlan:
+        """Make the resources of a stream; those of the later stream that was not used for longest may go."""
+        found = list(self.by_stream.items())
+        later = [one for one, own in found if one[0] != PER_THREAD and not own.lasting]
+        if len(later) >= MOST_STREAMS:
+            self._free(later[0])
+        first = key[0] != PER_THREAD and sum(own.lasting for _, own in found) < MOST_STREAMS
+        made = self.by_stream[key] = StreamPlan(self._plan_for(stream), lasting=first)
+        tell_of_end(self, key)
+        return made
 
     def _plan_for(self, stream: int) -> Plan:
         """Return a plan for another stream, which may already be recording a graph.
@@ -104,8 +119,11 @@ class StreamPlans:
     def let_go(self, key: StreamKey) -> None:
         """Free the resources of a thread's own default stream; called on the thread when it ends."""
         found = self.by_stream.get(key)
-        if found is not None and not found.recorded:
+        if found is not None and not found.lasting:
             with suppress(TilewrightError):  # a device that is broken runs nothing
                 self._plan.runtime.finish(key[0])
-            del self.by_stream[key]
-            found.plan.let_go(key)
+            self._free(key)
+
+    def _free(self, key: StreamKey) -> None:
+        """Drop a stream's resources. To free memory waits for kernels that use it, also of ended streams."""
+        self.by_stream.pop(key).plan.let_go(key)
