@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from test_dispatch import LAYER, RUNTIME, WON, Judge, box, choose, planned, record, slab, stage, two, winner
 
-from tilewright.dispatch import choices, once, standing_in
+from tilewright.dispatch import choices, once
 from tilewright.plans import plan_cache
 from tilewright.plans.request import Request
 from tilewright.record import Search, Spent, Standing
@@ -80,11 +80,11 @@ def test_families_that_the_budget_left_untried_were_asked_for(box: Store, two: N
 def test_a_guess_waits_for_the_end_of_a_search(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """While another process searches, its first trial is no reason to leave the model's choice."""
     clock = [100.0]
-    monkeypatch.setattr(standing_in, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     guess = planned(LAYER, RUNTIME, box)
     for found, taken in ((trial(8, 900.0), str(guess.config)), (winner(4, 10.0), "tiles:t=4")):
         box.add(found)
-        clock[0] += 2 * standing_in.RETRY_S
+        clock[0] += 2 * plan_cache.RETRY_S
         assert choose(box)[0] == taken
 
 
@@ -92,13 +92,13 @@ def test_a_winner_from_elsewhere_gives_way_to_one_of_here(
     box: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr(standing_in, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(choices, "verified", Judge())
     box.add(record(6, 8.0), "imported")
     hint = planned(LAYER, RUNTIME, box)
     assert hint.note == "imported, verified here"
-    clock[0] += 2 * standing_in.RETRY_S
+    clock[0] += 2 * plan_cache.RETRY_S
     assert planned(LAYER, RUNTIME, box) is hint, "what it wrote itself is no news"
     box.add(winner(4, 5.0))
-    clock[0] += 2 * standing_in.RETRY_S
+    clock[0] += 2 * plan_cache.RETRY_S
     assert choose(box) == ("tiles:t=4", "")

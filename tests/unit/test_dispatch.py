@@ -21,7 +21,7 @@ from fake_family import FakeFamily
 from tilewright import errors
 from tilewright.bench import race
 from tilewright.device import Device, DeviceType, for_architecture, parse_selector
-from tilewright.dispatch import choices, dispatch, once, standing_in
+from tilewright.dispatch import choices, dispatch, once
 from tilewright.errors import (
     CompileError,
     ConfigError,
@@ -260,22 +260,22 @@ def test_a_winner_without_room_is_told_and_asked_for_again(
     box: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr(standing_in, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     box.add(record(4))
     FakePlan.fails = {"tiles:t=4": OutOfMemory("5 GB needed")}
     said = "the model's choice (not verified); the winner tiles:t=4 does not fit into memory now: 5 GB needed"
     instead = planned(LAYER, RUNTIME, box)
     assert (str(instead.config), instead.note) == ("tiles:t=1", said)
     FakePlan.made.clear()
-    for now in (100.0, 100.0 + 0.9 * standing_in.RETRY_S):
+    for now in (100.0, 100.0 + 0.9 * plan_cache.RETRY_S):
         clock[0] = now
         assert planned(LAYER, RUNTIME, box) is instead and not FakePlan.made, "not in each call"
     for _ in range(2):
-        clock[0] += standing_in.RETRY_S
+        clock[0] += plan_cache.RETRY_S
         assert [planned(LAYER, RUNTIME, box) for _ in range(3)] == [instead] * 3
     assert FakePlan.made == ["tiles:t=4"] * 2
     FakePlan.fails = {}
-    clock[0] += standing_in.RETRY_S
+    clock[0] += plan_cache.RETRY_S
     assert choose(box) == ("tiles:t=4", "") == choose(box)
     assert FakePlan.made == ["tiles:t=4"] * 3
 
@@ -307,24 +307,24 @@ def test_a_guess_gives_way_to_a_winner_that_another_process_found(
     box: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr(standing_in, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     guess = planned(LAYER, RUNTIME, box)
     layer = dispatch.layer_plan(Request(LAYER), RUNTIME, box)
     assert layer.plan is guess
     box.add(record(4))
-    clock[0] += 0.9 * standing_in.RETRY_S
+    clock[0] += 0.9 * plan_cache.RETRY_S
     assert planned(LAYER, RUNTIME, box) is guess, "the store is not asked in each call"
-    clock[0] += 0.2 * standing_in.RETRY_S
+    clock[0] += 0.2 * plan_cache.RETRY_S
     assert choose(box) == ("tiles:t=4", "")
     assert dispatch.layer_plan(Request(LAYER), RUNTIME, box) is not layer
-    clock[0] += 2 * standing_in.RETRY_S
+    clock[0] += 2 * plan_cache.RETRY_S
     box.add(record(6, 1.0))
     assert choose(box) == ("tiles:t=4", ""), "what is no guess stays"
 
 
 def test_a_store_that_is_as_it_was_is_not_read_again(box: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, asked = [100.0], []
-    monkeypatch.setattr(standing_in, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     box.add(record(4, outcome="correctness"))
     guess = planned(LAYER, RUNTIME, box)
     best = box.best
@@ -332,7 +332,7 @@ def test_a_store_that_is_as_it_was_is_not_read_again(box: Store, monkeypatch: py
     for changes in (0, 0, 1, 0):
         box.add_all([record(4, problem="n1c1h1w1k1r1s1-f32")] * changes)
         for _ in range(2):
-            clock[0] += 0.6 * standing_in.RETRY_S
+            clock[0] += 0.6 * plan_cache.RETRY_S
             assert planned(LAYER, RUNTIME, box) is guess
     assert len(asked) == 1
 
@@ -632,7 +632,7 @@ def test_a_locked_store_is_waited_for_once_and_asked_again_later(
 ) -> None:
     """It has the winner, and does not change."""
     clock = [100.0]
-    monkeypatch.setattr(standing_in, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     monkeypatch.setattr(brief, "BRIEF_S", 0.3)
     layers = LAYER, replace(LAYER, k=64), replace(LAYER, k=32)
     box.add_all(record(4, problem=str(layer)) for layer in layers)
@@ -641,13 +641,13 @@ def test_a_locked_store_is_waited_for_once_and_asked_again_later(
         start = time.monotonic()
         with pytest.warns(RuntimeWarning, match="the store is not used: .* is locked") as caught:
             assert all("untuned" in choose(box, layer)[1] for layer in layers)
-        clock[0] += 1.1 * standing_in.RETRY_S
+        clock[0] += 1.1 * plan_cache.RETRY_S
         assert "untuned" in choose(box)[1]
         assert 0.2 < time.monotonic() - start < 2 and len(caught) == 1
-    clock[0] += 1.1 * standing_in.RETRY_S
+    clock[0] += 1.1 * plan_cache.RETRY_S
     assert "untuned" in choose(box)[1] and len(box.records()) == 3, "others wait as long as they want"
     monkeypatch.setattr(brief, "REST_S", 0.0)
-    clock[0] += 1.1 * standing_in.RETRY_S
+    clock[0] += 1.1 * plan_cache.RETRY_S
     assert [choose(box, layer)[0] for layer in layers] == ["tiles:t=4"] * 3
 
 
@@ -930,7 +930,7 @@ def test_what_fails_for_a_while_loses_no_winner(
 ) -> None:
     """The store does not change again: the winner is asked for once more all the same."""
     clock = [100.0]
-    monkeypatch.setattr(standing_in, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(plan_cache, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     guess = planned(LAYER, RUNTIME, box)
     box.add(record(4))
 
@@ -939,7 +939,7 @@ def test_what_fails_for_a_while_loses_no_winner(
 
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(*((dispatch.Plan, "make") if what == "no room" else (box, "best")), fail)
-        clock[0] += 1.1 * standing_in.RETRY_S
+        clock[0] += 1.1 * plan_cache.RETRY_S
         assert planned(LAYER, RUNTIME, box) is guess
-    clock[0] += 1.1 * standing_in.RETRY_S
+    clock[0] += 1.1 * plan_cache.RETRY_S
     assert planned(LAYER, RUNTIME, box) is not guess

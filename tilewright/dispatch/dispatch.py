@@ -7,13 +7,12 @@ from dataclasses import replace
 from traceback import clear_frames
 
 from tilewright.dispatch.choices import choices, stored
-from tilewright.dispatch.standing_in import Slot, had_no_room
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError, shortened
 from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.plan import Plan
-from tilewright.plans.plan_cache import entry_of, evict_oldest, with_room
+from tilewright.plans.plan_cache import CacheEntry, entry_of, evict_oldest, with_room
 from tilewright.plans.provenance import FROM_ELSEWHERE, Basis, Provenance, Replaced
 from tilewright.plans.request import Request
 from tilewright.problem import DTYPES, Problem
@@ -39,7 +38,7 @@ def layer_plan(request: Request, runtime: Runtime, store: Store | None = None) -
         OutOfMemory: even the reference has no room; says how much was needed.
         CompileError: nothing compiles, the reference included.
     """
-    found = entry_of((request, id(runtime), store.key if store else None), Slot)
+    found = entry_of((request, id(runtime), store.key if store else None))
     with Inside(), found.lock:
         if found.layer is None:
             found.saw(store and store.state)
@@ -54,7 +53,7 @@ def layer_plan(request: Request, runtime: Runtime, store: Store | None = None) -
         return found.layer
 
 
-def _kept(found: Slot, plan: Plan, runtime: Runtime) -> LayerPlan:
+def _kept(found: CacheEntry, plan: Plan, runtime: Runtime) -> LayerPlan:
     layer = LayerPlan(plan)
     found.fill(layer)
     evict_oldest(runtime, plan)
@@ -81,13 +80,13 @@ def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -
     raise last or CompileError(f"{problem}: no kernel takes it on {runtime.device.name}")
 
 
-def _take_winner(found: Slot, guess: Plan, request: Request, runtime: Runtime, store: Store) -> None:
+def _take_winner(found: CacheEntry, guess: Plan, request: Request, runtime: Runtime, store: Store) -> None:
     """Replace a guess, or a winner from elsewhere, by the stored winner's plan, if there is one now, or room
     for it.
 
     If that fails, because the store is busy or memory is full, it is tried again later.
     """
-    if not found.saw(store.state) and not had_no_room(guess.why):
+    if not found.saw(store.state) and not guess.why.had_no_room:
         return
     try:
         if best := stored(request, runtime, briefly(store)):

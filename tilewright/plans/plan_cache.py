@@ -6,14 +6,16 @@ If a plan runs out of memory, all others on its device are evicted, and it tries
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from traceback import clear_frames
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilewright.errors import OutOfMemory
 from tilewright.plans.plan import Plan
+from tilewright.plans.provenance import FROM_ELSEWHERE, GUESSED
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
@@ -22,19 +24,50 @@ if TYPE_CHECKING:
     from tilewright.plans.layer import LayerPlan
 
 MOST_PLANS = 256
+RETRY_S = 10.0  # until a winner that had no room, or that nobody had found, is asked for again
 OF_MEMORY = 8  # all together hold 1/8 of the device's memory at most, or one has more alone
 
 T = TypeVar("T")
-Entry = TypeVar("Entry", bound="CacheEntry")
 Key = tuple[Request, int, tuple[str, bool] | None]  # with the runtime's id, and the store's key
 
 
 @dataclass(eq=False)
 class CacheEntry:
-    """A plan, or the place for one; whoever finds it empty, under the lock, makes the plan."""
+    """A plan, or the place for one; whoever finds it empty, under the lock, makes the plan.
+
+    It knows when a better plan was last looked for. Only its methods change it, called under the lock.
+
+    Attributes:
+        layer: the plan; None until it is made.
+        lock: held while one is made.
+        provisional: whether a stored winner may take the plan's place, once there is one, or room for it: the
+            plan is of a guess, of a winner from elsewhere, or of what runs while there is no room.
+    """
 
     layer: LayerPlan | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
+    provisional: bool = False
+    _tried: tuple[int, float] = (0, 0.0)  # when a better plan was last looked for: plans evicted, and seconds
+    _seen: object = None  # the state of the store at that time
+
+    def fill(self, layer: LayerPlan) -> None:
+        """Hold a plan that was made, in place of the one before."""
+        self.layer, why = layer, layer.plan.why
+        self.provisional = why.had_no_room or why.basis in (*GUESSED, *FROM_ELSEWHERE)
+
+    def tried(self) -> None:
+        """Remember that a better plan was looked for just now."""
+        self._tried = _evicted, time.monotonic()
+
+    def saw(self, state: object) -> bool:
+        """Remember the state of the store; return whether it has changed."""
+        before, self._seen = self._seen, state
+        return state != before
+
+    def may_change(self) -> bool:
+        """Whether it is worth looking again: plans were evicted since, or RETRY_S have passed."""
+        evicted, then_s = self._tried
+        return evicted != _evicted or time.monotonic() - then_s >= RETRY_S
 
     def has(self, plan: Plan | None) -> bool:
         """Whether it is the entry of a plan."""
@@ -48,28 +81,20 @@ class CacheEntry:
 
 _plans: OrderedDict[Key, CacheEntry] = OrderedDict()
 _lock = threading.Lock()  # of the dict, never held for long
-_evicted = 0  # how many plans, so far
+_evicted = 0  # how many plans, so far: since a change of it there may be room
 
 
-def entry_of(key: Key, make: type[Entry]) -> Entry:
-    """Return the entry of a key, a new one if there is none, and mark it as most recently used.
-
-    ``make``: the class of the entries, which is one for all keys.
-    """
+def entry_of(key: Key) -> CacheEntry:
+    """Return the entry of a key, a new one if there is none, and mark it as most recently used."""
     evicted = []  # here and below: freed after the lock is released, since freeing memory takes a while
     with _lock:
         found = _plans.get(key)
         if found is None:
-            found = _plans[key] = make()
+            found = _plans[key] = CacheEntry()
         _plans.move_to_end(key)
         while len(_plans) > MOST_PLANS:
             evicted.append(_evict(next(iter(_plans))))
-    return cast(Entry, found)
-
-
-def evictions() -> int:
-    """Return how many plans were evicted so far: since a change of it there may be room."""
-    return _evicted
+    return found
 
 
 def forget(problem: Problem | None = None, likeness: Callable[[Problem], Problem] = lambda one: one) -> None:

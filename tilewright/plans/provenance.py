@@ -72,6 +72,11 @@ class Provenance:
     like: str = ""
     remark: str = ""
 
+    @property
+    def had_no_room(self) -> bool:
+        """Whether it replaces a stored winner for which there was no memory."""
+        return self.replaced is not None and self.replaced.no_room
+
     def note(self, problem: Problem) -> str:
         """Return what a user should know about the choice, in one line; empty if the stored winner runs."""
         advice = f"run `tilewright tune {problem}{self.options}`" if self.basis in GUESSED else ""
