@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
@@ -109,7 +109,7 @@ def tiling_of(pr: Problem, cf: Values) -> GroupedMmaTiling:
     return _sizes(pr, *(cf[name] for name in ("th", "tw", "nt", "bw", "pt", "wn", "wm", "combine")))
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _sizes(
     pr: Problem, th: int, tw: int, nt: int, bw: int, pt: int, wn: int, wm: int, combine: int
 ) -> GroupedMmaTiling:  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
@@ -94,7 +94,7 @@ def runs_of(pr: Problem, cf: Values | None = None, aligned: bool = True) -> Runs
     )  # fmt: skip
 
 
-@cache
+@lru_cache(maxsize=4096)
 def crowd(step: int, row: int, plane: int, fan: tuple[int, int, int]) -> int:
     """Most words that a load reads from one bank: eight pixels ``step`` bytes apart, with four lanes each."""
     found: dict[int, set[int]] = {}
