@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from here import EMULATED_AND_GPU, agrees, verified
 from test_gpu_path import runtime
 
-from tilewright.device import for_architecture
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
-from tilewright.search.space import sample
 
 __all__ = ["runtime"]  # a fixture
 
@@ -55,33 +51,3 @@ def test_a_nan_stays_with_the_outputs_that_it_belongs_to(
 ) -> None:
     """With NaN and infinity in x, then in w, in full: an infinite tap meets zeros beside the image."""
     verified(runtime, Problem.parse(text), Config.make("narrow", BASE | change))
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    (
-        ("n1c64h8w8k4r3s3p1u2-f32", "neither stride"),
-        ("n1c64h8w8k4r3s3p2d2-f32", "nor dilation"),
-        ("n1c64h8w8k11r3s3p1-f32", "at most 16 output channels, 64 taps"),
-        ("n1c64h8w8k17r1s1-f32", "at most 16 output channels"),
-        ("n1c64h8w8k1r3s11p1x5-f32", "more than 4 columns"),
-        ("n1c64h40w8k2r32s1-f32", "at most 31 rows of a filter"),
-        ("n1c64h8w8k4r3s3p3-f32", "none of its own"),
-        ("n1c64h8w8k4r3s3p1g2-f32", "one group"),
-        ("n1c2048h8w8k4r3s3p1-f32", "shared memory"),
-        ("n1c64h8w8k4r3s3p1-f32-nhwc", "in nchw"),
-        ("n1c64h8w8k4r3s3p1-f64", "not f64"),
-    ),
-)
-def test_what_it_does_not_take(text: str, why: str) -> None:
-    assert why in KIND.refuses(Problem.parse(text), for_architecture("sm_90"))
-
-
-@pytest.mark.parametrize(
-    "text", ("n1c8h40w3k2r31s1-f32", "n1c100h2w1k16r2s2p1-f32", "n1c200h4w2k7r3s3p0.0.0.9-f32+maxpool2")
-)
-@pytest.mark.parametrize("arch", ("sm_75", "sm_90"))
-def test_there_is_a_config_for_what_it_takes(text: str, arch: str) -> None:
-    problem, device = Problem.parse(text), for_architecture(arch)
-    assert KIND.refuses(problem, device) is None
-    KIND.check(problem, device, sample(KIND, problem, device, random.Random(1)))

@@ -7,7 +7,6 @@ barriers, copies and fragments are only there.
 from __future__ import annotations
 
 from collections import Counter
-from random import Random
 
 import pytest
 from here import EMULATED_AND_GPU, GPU
@@ -20,7 +19,6 @@ from tilewright.kernels.family import Config
 from tilewright.kernels.planar.tile import plane
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
-from tilewright.search.space import Space
 
 __all__ = ["runtime"]  # a fixture
 
@@ -108,34 +106,3 @@ def test_all_kinds_of_planes_are_tried() -> None:
     assert kinds == {16, 8, 4, 2, 1}
     tried = Counter((BASE | change)["sc"] for _, change in LAYERS)
     assert {*tried} == {1, 2, 4, 8}
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    (
-        ("n1c128h7w7k64r3s3p1-f16", "1x1 filters"),
-        ("n1c128h7w7k64r1s1u2-f16", "without stride"),
-        ("n1c128h7w7k64r1s1-f16-nhwc", "in nchw"),
-        ("n1c128h7w7k64r1s1-f16-nchw2nhwc", "in nchw"),
-        ("n1c128h8w8k64r1s1-f16+maxpool2", "does not pool"),
-        ("n1c128h7w7k64r1s1g2-f16", "one group"),
-        ("n1c130h7w7k64r1s1-f16", "multiples of 16 bytes"),
-        ("n1c130h7w7k64r1s1-tf32", "multiples of 16 bytes"),
-        ("n1c128h7w7k60r1s1-f16", "multiples of 16 bytes"),
-        ("n1c64h7w7k64r1s1-f16", "too few input channels"),
-        ("n1c128h28w28k64r1s1-f16", "9 to 384 pixels"),
-        ("n1c128h1w1k64r1s1-f16", "9 to 384 pixels"),
-        ("n1c32h7w7k64r1s1-tf32", "too few input channels"),
-        ("n1c128h7w7k64r1s1-f32", "not f32"),
-        ("n1c128h7w7k64r1s1-i8", "not i8"),
-    ),
-)
-def test_what_it_does_not_take(text: str, why: str) -> None:
-    assert why in (KIND.refuses(Problem.parse(text), H100) or "")
-
-
-@pytest.mark.parametrize("text", ("n1c128h3w3k8r1s1-f16", "n1c128h16w24k8r1s1-f16", "n1c72h19w19k8r1s1-f16"))
-def test_there_is_a_config_for_what_it_takes(text: str) -> None:
-    problem = Problem.parse(text)
-    assert KIND.refuses(problem, H100) is None
-    KIND.check(problem, H100, Space(KIND, problem, H100).sample(Random(1)))

@@ -7,7 +7,6 @@ barriers, copies and fragments are only there.
 from __future__ import annotations
 
 from itertools import product
-from random import Random
 
 import pytest
 from here import EMULATED_AND_GPU, GPU
@@ -20,7 +19,6 @@ from tilewright.kernels.family import Config
 from tilewright.kernels.pointwise.tile import places, plane, span, spans
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
-from tilewright.search.space import Space
 
 __all__ = ["runtime"]  # a fixture
 
@@ -99,36 +97,6 @@ def test_configs_by_emulation(text: str, runtime: Runtime) -> None:
 )
 def test_configs_on_a_gpu(text: str, device: str, runtime: Runtime) -> None:
     configs_agree(runtime, KIND, text)
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    (
-        ("n1c128h8w8k64r3s3p1-f16", "1x1 filters"),
-        ("n1c128h8w8k64r1s1p1-tf32", "without padding"),
-        ("n1c128h8w8k64r1s1-f16-nhwc", "in nchw"),
-        ("n1c128h8w8k64r1s1-f16-nchw2nhwc", "in nchw"),
-        ("n1c128h8w8k64r1s1-f16+maxpool2", "does not pool"),
-        ("n1c128h8w8k64r1s1g2-f16", "one group"),
-        ("n1c127h14w14k64r1s1-f16", "2 of its planes are a multiple of 16 bytes"),
-        ("n1c130h7w7k64r1s1-tf32", "4 of its planes are a multiple of 16 bytes"),
-        ("n999c8h999w1000k9999r1s1-f16", "counts spans of 64 pixels"),
-        ("n1c128h8w8k64r1s1-i8", "not i8"),
-        ("n1c128h8w8k64r1s1-f32", "not f32"),
-    ),
-)
-def test_what_it_does_not_take(text: str, why: str) -> None:
-    assert why in (KIND.refuses(Problem.parse(text), H100) or "")
-
-
-@pytest.mark.parametrize("text", (
-    "n1c1h1w8k1r1s1-f16", "n1c8h1w1k1r1s1-bf16", "n1c1h1w4k1r1s1-tf32", "n1c3h9w9k1r1s1u2-f16",
-    "n70000c72h20w20k8r1s1-f16",
-))  # fmt: skip
-def test_there_is_a_config_for_what_it_takes(text: str) -> None:
-    problem = Problem.parse(text)
-    assert KIND.refuses(problem, H100) is None
-    KIND.check(problem, H100, Space(KIND, problem, H100).sample(Random(1)))
 
 
 def test_planes_and_tiles_of_all_kinds_are_tried() -> None:

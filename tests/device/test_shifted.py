@@ -6,8 +6,6 @@ stored; barriers, copies and fragments are only there.
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 from here import EMULATED_AND_GPU, GPU
 from planes import config_agrees, configs_agree, emulated_configs_agree, nan_stays
@@ -21,7 +19,6 @@ from tilewright.kernels.shifted.shape import Shape
 from tilewright.kernels.shifted.tile import channels
 from tilewright.problem import DTYPE_BYTES, Problem
 from tilewright.runtime.base import Runtime
-from tilewright.search.space import Space
 
 __all__ = ["runtime"]  # a fixture
 
@@ -146,27 +143,6 @@ def test_pairs_of_pixels_and_pieces_of_channels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
-    (
-        ("n1c64h56w56k64r3s3p1-f16-nhwc", "in nchw"),
-        ("n1c64h56w56k64r3s3p1-f16-nchw2nhwc", "in nchw"),
-        ("n1c64h56w56k64r1s1-f16", "one tap"),
-        ("n1c64h56w56k64r3s3p1g2-f16", "one group"),
-        ("n1c64h56w56k64r3s3p1-f16+maxpool2", "does not pool"),
-        ("n8c3h5w5k64r3s3p1-f16", "multiples of 16 bytes"),
-        ("n1c64h32w32k64r17s1p8x0-f16", "15 at most"),
-        ("n1c3h224w224k768r14s14u14-f16", "no room"),
-        ("n1c16h8w8k9r3s3p24-tf32", "padding alone"),
-        ("n1c64h56w56k64r3s3p1-f32", "not f32, strict"),
-        ("n1c64h56w56k64r3s3p1-accurate", "not f32, strict or accurate"),
-        ("n1c64h56w56k64r3s3p1-i8", "not i8"),
-    ),
-)
-def test_what_it_does_not_take(text: str, why: str) -> None:
-    assert why in (KIND.refuses(Problem.parse(text), H100) or "")
-
-
-@pytest.mark.parametrize(
     ("text", "rows"),
     (
         ("n1c16h4w2k9r1s1p15.0.0.0-f16", 1),  # the first tile is above the image
@@ -179,19 +155,6 @@ def test_a_tile_of_padding_alone_is_refused(text: str, rows: int) -> None:
     with pytest.raises(ConfigError, match="rule 'padding'"):
         KIND.check(problem, H100, Config.make("shifted", BASE | dict(rows=rows)))
     KIND.check(problem, H100, Config.make("shifted", BASE | dict(rows=problem.p)))
-
-
-@pytest.mark.parametrize(
-    "text",
-    (
-        "n1c1h8w8k1r3s3p1-f16", "n1c512h28w28k512r15s15p7-f16", "n1c64h80w160k64r3s3p1-tf32",
-        "n1c64h256w256k9r3s3p1-f16",
-    ),
-)
-def test_there_is_a_config_for_what_it_takes(text: str) -> None:
-    problem = Problem.parse(text)
-    assert KIND.refuses(problem, H100) is None
-    KIND.check(problem, H100, Space(KIND, problem, H100).sample(Random(1)))
 
 
 @pytest.mark.parametrize(

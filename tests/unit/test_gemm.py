@@ -50,27 +50,6 @@ def test_the_columns_of_a_layer_are_one_product() -> None:
     assert [one.args[0] for one in IM2COL.blueprint(problem, H100, config).launches] == ["x", "columns"]
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    (
-        ("n1c4h1w99999k64r1s65536p0x1-f32", "more than 65,535 rows"),
-        ("n1c64h40w40k64r3s3p1g32-f32", "2 filters: a thread computes 4 at least"),
-        ("n1c64h40w40k2r1s1p1-f32", "2 filters"),
-        ("n0c64h40w40k64r3s3-f32", "the batch is empty"),
-    ),
-)
-def test_what_it_leaves_to_others(text: str, reason: str) -> None:
-    assert reason in (GEMM.refuses(Problem.parse(text), H100) or "")
-
-
-def test_it_takes_any_filter_without_padding() -> None:
-    assert GEMM.refuses(Problem.parse("n1c4h1w99999k64r1s65536-f32"), H100) is None
-
-
-def test_it_takes_a_product_of_few_filters() -> None:
-    assert GEMM.refuses(Problem.parse("n1c64h40w40k2r1s1-f32"), H100) is None
-
-
 @pytest.mark.parametrize("text", ("n4c3h40w40k64r16s16u4-f32", "n4c9h40w40k64r3s3p1-f32-nhwc"))
 def test_the_table_of_few_channels_lies_behind_what_is_staged(text: str) -> None:
     problem, rng = Problem.parse(text), random.Random(0)

@@ -1,4 +1,4 @@
-"""The grouped_mma family: what it takes, how pixels lie in shared memory, and what its kernels compile to."""
+"""The grouped_mma family: how pixels lie in shared memory, and what its kernels compile to."""
 
 from __future__ import annotations
 
@@ -19,23 +19,6 @@ KIND = family_of("grouped_mma")
 REGNET = Problem.parse("n1c224h56w56k224r3s3p1g28-f16-nhwc")
 RESNEXT = Problem.parse("n1c512h14w14k512r3s3p1g32-i8-nhwc+bias+relu+requant")
 WIDE = Problem.parse("n1c336h28w28k336r3s3p1g7-bf16-nhwc")
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    (
-        ("n1c224h56w56k224r3s3p1g28-f32-nhwc", "computes f16 and bf16 and i8 and q8, not f32"),
-        ("n1c8h56w56k8r3s3p1-f16-nhwc", "several groups"),
-        ("n1c24h56w56k24r3s3p1g4-f16-nhwc", "do not fill 16 bytes"),  # 6 channels
-        ("n1c16h56w56k8r3s3p1g2-f16-nhwc", "and eights with outputs"),  # 8 to 4
-        ("n16c180h28w28k180r1s1g3-f16-nhwc", "do not fill 16 bytes"),  # 60 channels: more than a piece
-        ("n1c20h56w56k20r3s3p1g5-f16-nhwc", "do not fill 16 bytes"),  # pairs of groups of 4, and one left
-        ("n1c256h56w56k256r3s3p1g4-f16-nhwc", "more than 64 registers"),
-        ("n1c64h128w128k64r3s3p60d60g8-f16-nhwc", "fills the shared memory"),
-    ),
-)
-def test_what_it_leaves_to_others(text: str, reason: str) -> None:
-    assert reason in str(KIND.refuses(Problem.parse(text), H100))
 
 
 @pytest.mark.parametrize(

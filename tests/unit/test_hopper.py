@@ -318,19 +318,6 @@ def test_a_product_takes_as_long_of_any_kind() -> None:
     assert of("f8") > of("i8")  # one warpgroup alone does not multiply while it adds
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("n1c64h56w56k64r3s3p1-f32-nhwc", "not f32"),
-        ("n1c7h56w56k64r3s3p1-accurate-nhwc", "fewer than 64 products are more accurate in f32"),
-        ("n1c12h56w56k64r3s3p1g4-tf32-nhwc", "fewer than 8 channels"),
-        ("n1c12h56w56k64r3s3p1g4-f16-nhwc", "fewer than 8 channels"),
-    ],
-)
-def test_says_what_it_does_not_take(text: str, why: str) -> None:
-    assert why in str(HOPPER.refuses(Problem.parse(text), H100))
-
-
 def test_other_devices_are_told() -> None:
     assert "sm_90" in str(HOPPER.refuses(R12, for_architecture("sm_80")))
     assert "sm_90" in str(HOPPER.refuses(R12, dataclasses.replace(H100, type=DeviceType.CPU)))

@@ -35,20 +35,6 @@ def _us(problem: Problem, **change: int) -> float:
     return model.estimate(MMA, problem, H100, _config(**change)).total_us
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("n1c64h8w8k64r3s3p1-f32", "not f32"),
-        ("n1c64h1w99999k64r1s65536p0x1-f16", "more than 65,535 rows"),
-        ("n1c64h8w8k64r3s3p1g64-f16", "fewer than 8 channels"),
-        ("n1c64h8w8k64r3s3p1g64-tf32", "fewer than 8 channels"),
-        ("n1c7h8w8k64r3s3p1-accurate", "fewer than 256 products are more accurate in f32"),
-    ],
-)
-def test_refusals_say_why(text: str, why: str) -> None:
-    assert why in str(MMA.refuses(Problem.parse(text), H100))
-
-
 def test_f64_is_taken_where_tensor_cores_are_faster_than_threads() -> None:
     problem = Y12.with_dtype("f64")
     taken = [MMA.refuses(problem, for_architecture(arch)) is None for arch in ("sm_80", "sm_90")]
