@@ -9,7 +9,7 @@ from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
 from tilewright.kernels import family_of
 from tilewright.kernels.grouped.runs import LEAST_RUN, MOST_FILTERS, NEAR_BYTES, run_of, takes
-from tilewright.kernels.grouped.tile import over_columns, over_runs
+from tilewright.kernels.grouped.tile import Kernel, kernel_of
 from tilewright.kernels.word import word_bytes
 from tilewright.problem import Problem
 from tilewright.search.space import space
@@ -24,7 +24,8 @@ GROUPED = family_of("grouped")
 def test_other_layers_are_not_its_own(text: str) -> None:
     problem = Problem.parse(text)
     assert not takes(problem, CORES)
-    assert over_columns(problem, CORES, 4) == (problem.layout_in == "nchw")
+    planes = problem.layout_in == "nchw"
+    assert kernel_of(problem, CORES, 4, 1, 1) is (Kernel.COLUMNS if planes else Kernel.IN_PLACE)
 
 
 @pytest.mark.parametrize("text", [
@@ -34,7 +35,7 @@ def test_runs_have_near_sums_and_leave_work_for_all_cores(text: str) -> None:
     problem, device = Problem.parse(text), CORES
     for config in space(GROUPED, problem, device).every():
         if config["v"] == 1:
-            assert not over_runs(problem, device, 1)
+            assert kernel_of(problem, device, 1, config["th"], config["tw"]) is Kernel.IN_PLACE
             continue
         run, step = run_of(problem, device, config.values), config["v"] * config["tw"]
         assert run % step == 0

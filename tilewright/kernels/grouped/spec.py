@@ -5,6 +5,8 @@ There is little arithmetic per input: the limit is how soon loads are in flight.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.kernels.family import Blueprint, Config, Family, Param, Rule, Values
@@ -13,12 +15,12 @@ from tilewright.kernels.grouped import columns as grouped_columns
 from tilewright.kernels.grouped import runs as grouped_runs
 from tilewright.kernels.grouped.channels import across
 from tilewright.kernels.grouped.tile import (
+    Kernel,
     blocks_of,
     body_of,
     channels_read,
     items_of,
-    over_columns,
-    over_runs,
+    kernel_of,
     reads_quads,
     registers,
     rolled,
@@ -99,29 +101,31 @@ class Grouped(Family):
 
     def blueprint(self, problem: Problem, device: Device, config: Config, aligned: bool = True) -> Blueprint:
         """Return the launch, or two if there is a pool."""
-        if over_runs(problem, device, config["v"]):
-            return grouped_runs.blueprint(problem, device, config.values)
-        if over_columns(problem, device, config["v"]):
-            loop = rolled(problem, device, config["v"], config["th"], config["tw"])
-            return grouped_columns.blueprint(problem, device, config.values, loop)
-        if grouped_channels.takes(problem, device, config["v"], config["th"], config["tw"]):
-            loop = rolled(problem, device, config["v"], config["th"], config["tw"])
-            return grouped_channels.blueprint(problem, device, config.values, loop)
-        return _blueprint(problem, device, config.values, aligned)
+        cf = config.values
+        loop = rolled(problem, device, cf["v"], cf["th"], cf["tw"])
+        match kernel_of(problem, device, cf["v"], cf["th"], cf["tw"]):
+            case Kernel.RUNS:
+                return grouped_runs.blueprint(problem, device, cf)
+            case Kernel.COLUMNS:
+                return grouped_columns.blueprint(problem, device, cf, loop)
+            case Kernel.CHANNELS:
+                return grouped_channels.blueprint(problem, device, cf, loop)
+        return _blueprint(problem, device, cf, aligned)
 
     def work(self, problem: Problem, device: Device, config: Config) -> Work:
         """Count the work of one block, and on a GPU of one thread."""
-        if over_runs(problem, device, config["v"]):
-            return grouped_runs.work(problem, device, config.values)
-        if over_columns(problem, device, config["v"]):
-            return grouped_columns.work(problem, device, config.values)
-        if grouped_channels.takes(problem, device, config["v"], config["th"], config["tw"]):
-            return grouped_channels.work(problem, device, config.values)
-        return work_of(problem, device, config.values)
+        cf = config.values
+        return WORK[kernel_of(problem, device, cf["v"], cf["th"], cf["tw"])](problem, device, cf)
 
     def chain(self, problem: Problem, device: Device, config: Config) -> int:
         """All products of a group, one after the other."""
         return problem.terms
+
+
+WORK: dict[Kernel, Callable[[Problem, Device, Values], Work]] = {
+    Kernel.IN_PLACE: work_of, Kernel.CHANNELS: grouped_channels.work, Kernel.COLUMNS: grouped_columns.work,
+    Kernel.RUNS: grouped_runs.work,
+}  # fmt: skip
 
 
 def _registers_fit(pr: Problem, device: Device, v: int, th: int, tw: int, threads: int) -> bool:
@@ -142,13 +146,15 @@ RULES = (
     BLOCK,
     RESIDENT,
     Rule("columns", lambda problem, device, v, th, tw:
-         not over_columns(problem, device, v) or grouped_columns.fits(problem, v, th, tw),
+         kernel_of(problem, device, v, th, tw) is not Kernel.COLUMNS
+         or grouped_columns.fits(problem, v, th, tw),
          "vectors past the end of a row, or more input than a thread has room for"),
     Rule("lines", lambda problem, device, v, th, tw:
          grouped_channels.fits(problem, device, v, th, tw),
          "more input under a tile than a thread has room for, or several rows of a vector's groups"),
-    Rule("pixels", lambda problem, device, v, tw:
-         not over_runs(problem, device, v) or grouped_runs.fits(problem, device, v, tw),
+    Rule("pixels", lambda problem, device, v, th, tw:
+         kernel_of(problem, device, v, th, tw) is not Kernel.RUNS
+         or grouped_runs.fits(problem, device, v, tw),
          "vectors past the end of an image, or more sums than registers"),
     Rule("row", lambda problem, device, v, th, tw: row_fits(problem, device, v, th, tw),
          "more inputs under a row of outputs than PoCL keeps apart, for a large dilation or stride"),

@@ -1,6 +1,8 @@
-"""Tiles of the grouped kernel: what its vectors extend over, what a thread reads, unrolls and holds."""
+"""Which kernel of the grouped family runs a config; tiles of the first: what a thread reads and holds."""
 
 from __future__ import annotations
+
+from enum import Enum, auto
 
 from tilewright.arithmetic import ceil_div
 from tilewright.device import Device
@@ -19,22 +21,30 @@ from tilewright.problem import Problem
 MOST_ROW = 1040
 
 
+class Kernel(Enum):
+    """The kernels of the family, by what the lanes of a vector are; only the first is a GPU's, too."""
+
+    IN_PLACE = auto()  # output channels; the input is read where it lies (grouped.cu)
+    CHANNELS = auto()  # output channels; the input is copied
+    COLUMNS = auto()  # columns of a row
+    RUNS = auto()  # pixels of an image
+
+
+def kernel_of(pr: Problem, device: Device, v: int, th: int, tw: int) -> Kernel:
+    """Return the kernel that runs a config."""
+    if v > 1 and grouped_runs.takes(pr, device):
+        return Kernel.RUNS
+    if v > 1 and grouped_columns.possible(pr, device):
+        return Kernel.COLUMNS
+    return Kernel.CHANNELS if grouped_channels.takes(pr, device, v, th, tw) else Kernel.IN_PLACE
+
+
 def channels_read(pr: Problem, v: int) -> int:
     """Words of one load of the input."""
     if across(pr):
         return v
     quads = v == 4 and pr.cg % 4 == 0 and pr.layout_in == "nhwc"
     return v if quads and not pr.is_integer else 1
-
-
-def over_runs(pr: Problem, device: Device, v: int) -> bool:
-    """Whether the lanes of a vector are pixels of an image, in a kernel of their own."""
-    return v > 1 and grouped_runs.takes(pr, device)
-
-
-def over_columns(pr: Problem, device: Device, v: int) -> bool:
-    """Whether they are columns of a row, in another."""
-    return v > 1 and grouped_columns.possible(pr, device) and not grouped_runs.takes(pr, device)
 
 
 def reads_quads(pr: Problem, cf: Values) -> bool:
@@ -63,9 +73,10 @@ def blocks_of(items: int, device: Device, cf: Values) -> int:
 
 def body_of(pr: Problem, device: Device, v: int, th: int, tw: int) -> int:
     """Multiply-adds of one iteration over the channels; on a CPU of whole vectors."""
-    if over_columns(pr, device, v):
+    kernel = kernel_of(pr, device, v, th, tw)
+    if kernel is Kernel.COLUMNS:
         return pr.r * pr.s * th * tw
-    if grouped_channels.takes(pr, device, v, th, tw):
+    if kernel is Kernel.CHANNELS:
         return pr.r * pr.s * th * tw * (pr.cg if grouped_channels.over_groups(pr, v) else 1)
     each = 1 if across(pr) else channels_read(pr, v)
     return pr.r * pr.s * th * tw * each * (v if device.is_gpu else 1)
@@ -77,12 +88,12 @@ def rolled(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
     On a GPU two at a time, for one output row with enough work for a thread. On a CPU in nhwc whenever a
     tile has a single row: less code is faster (5x5 at 28x28: 296 instead of 526 us, 3x3: 232 instead of 278).
     """
-    body = body_of(pr, device, v, th, tw)
-    if not device.is_gpu and v > 1 and not over_columns(pr, device, v):
+    body, columns = body_of(pr, device, v, th, tw), kernel_of(pr, device, v, th, tw) is Kernel.COLUMNS
+    if not device.is_gpu and v > 1 and not columns:
         return th == 1 and tw > 1 and body // pr.r <= MOST_BODY
     if body <= MOST_BODY:
         return False
-    if over_columns(pr, device, v):
+    if columns:
         loop = grouped_columns.rolled_body(pr, th, tw)
         return loop is not None and loop <= MOST_BODY
     return device.is_gpu and th == 1 and tw > 1 and 2 * body // pr.r <= MOST_BODY
@@ -90,7 +101,7 @@ def rolled(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
 
 def row_fits(pr: Problem, device: Device, v: int, th: int, tw: int) -> bool:
     """Whether a CPU's thread can hold the inputs of a row under its outputs, those between taps too."""
-    copied = over_columns(pr, device, v) or grouped_channels.takes(pr, device, v, th, tw)
+    copied = kernel_of(pr, device, v, th, tw) in (Kernel.COLUMNS, Kernel.CHANNELS)
     return device.is_gpu or copied or columns_under(pr, tw) <= MOST_ROW
 
 
