@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import pytest
@@ -14,8 +14,10 @@ from tilewright.errors import CompileError
 from tilewright.kernels import FAMILIES
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.tile import ATOMIC
+from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.search import model
+from tilewright.search.ranking import rank
 from tilewright.search.space import Space
 
 CASES = [(one.name, text) for one in FAMILIES for text in one.examples]
@@ -79,3 +81,33 @@ def compiles_unspilt(kind: Family, problem: Problem, arch: str) -> None:
         assert all(used.local_bytes == 0 for one in built for used in one.resources.values()), config
         return
     pytest.fail(f"all of {len(spilt)} configs spilt: say in a rule what does not fit")
+
+
+def best_compile(kind: Family, problem: Problem, arch: str, count: int) -> None:
+    """Compile the configs that the model likes best."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from tilewright.runtime.nvrtc import compile_cuda  # which raises where a thread spills
+
+    device = for_architecture(arch)
+    configs = [config for config, _ in rank(problem, device, kind, count)]
+    assert len(configs) == count
+    for config in configs:
+        assert compile_cuda(kind.blueprint(problem, device, config), arch).registers > 0
+
+
+def alike_compile(kind: Family, text: str, likeness: Callable[[Config], object], least: int) -> None:
+    """Compile a config of each likeness, of those drawn for sm_90a: what spills or is serialised is an error.
+
+    And the packers of their filters. ``least``: so many there are.
+    """
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    problem, device, rng = Problem.parse(text), for_architecture("sm_90"), random.Random(text)
+    drawn = (Space(kind, problem, device).sample(rng) for _ in range(60))
+    chosen = {likeness(config): config for config in drawn}
+    assert len(chosen) >= least
+    for number, config in enumerate(chosen.values()):
+        found = kind.blueprint(problem, device, config, aligned=number % 3 > 0)
+        for program in (*found.programs, *pack(problem, device, found).programs):
+            assert 0 < compile_cuda(program, device.arch).registers <= 255

@@ -58,17 +58,21 @@ def without_instructions(text: str, instructions: tuple[tuple[str, str], ...]) -
 
 
 def host_source(
-    problem: Problem, config: Config, instructions: tuple[tuple[str, str], ...], aligned: bool = True,
-    slip: tuple[str, str] = ("", ""),
+    name: str, base: dict[str, int], instructions: tuple[tuple[str, str], ...], text: str,
+    change: dict[str, int], aligned: bool = True, slip: tuple[str, str] = ("", ""),
 ) -> str:  # fmt: skip
     """Return a kernel on top of ``numbers_host.h``, with what the host needs around it.
 
     Args:
+        name: its family.
+        base: a config, but for ``change``.
         instructions: what has their place (``without_instructions``).
+        text: the layer.
+        change: of the config.
         aligned: whether x and y begin at 16 bytes.
         slip: a line of the kernel, and what a slip of the pen makes of it.
     """
-    name, device = config.family, for_architecture("sm_90")
+    problem, config, device = Problem.parse(text), Config.make(name, base | change), for_architecture("sm_90")
     family_of(name).check(problem, device, config)
     found = family_of(name).blueprint(problem, device, config, aligned)
     files = (f"{name}_store.h", f"{name}_wgmma.h", f"{name}.cu")

@@ -5,7 +5,6 @@ Its answers are in tests/device/test_planar.py, its protocol of barriers runs in
 
 from __future__ import annotations
 
-import random
 import re
 import shutil
 import subprocess
@@ -13,15 +12,14 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from every_family import alike_compile
 
 from tilewright.device import for_architecture
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.planar.tile import teams
 from tilewright.kernels.source import kernel_files
-from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
-from tilewright.search.space import Space
 
 H100 = for_architecture("sm_90")
 KIND = family_of("planar")
@@ -40,18 +38,8 @@ LAYERS = (
 
 @pytest.mark.parametrize("text", LAYERS)
 def test_compiles_with_sums_in_registers_and_products_under_way_together(text: str, own_cache: None) -> None:
-    """What spills or is serialised is a CompileError. Each width of a product, with and without a cluster."""
-    pytest.importorskip("cuda.bindings.nvrtc")
-    from tilewright.runtime.nvrtc import compile_cuda
-
-    problem, rng = Problem.parse(text), random.Random(text)
-    drawn = (Space(KIND, problem, H100).sample(rng) for _ in range(60))
-    chosen = {(config["bn"], config["sender"], config["sc"] > 1): config for config in drawn}
-    assert len(chosen) >= 2
-    for number, config in enumerate(chosen.values()):
-        found = KIND.blueprint(problem, H100, config, aligned=number % 3 > 0)
-        for program in (*found.programs, *pack(problem, H100, found).programs):
-            assert 0 < compile_cuda(program, H100.arch).registers <= 255
+    """Each width of a product, with and without a cluster."""
+    alike_compile(KIND, text, lambda config: (config["bn"], config["sender"], config["sc"] > 1), 2)
 
 
 def test_lanes_read_from_different_banks() -> None:

@@ -101,14 +101,14 @@ INSTRUCTIONS = (
 )  # fmt: skip
 
 
-def _host_source(
+def host(
     text: str, change: dict[str, int], aligned: bool = True, slip: tuple[str, str] = ("", "")
 ) -> str:
     """Return the kernel with what the host needs around it, and the packer of its filter."""
     problem, config = Problem.parse(text), Config.make("planar", BASE | change)
     packing = pack(problem, H100, PLANAR.blueprint(problem, H100, config, aligned)).defines
     return "\n".join((
-        host_source(problem, config, INSTRUCTIONS, aligned, slip),
+        host_source("planar", BASE, INSTRUCTIONS, text, change, aligned, slip),
         *(f"#define {name} {value}" for name, value in packing if name in PACKED),
         re.sub(r"#include .*", "", kernel_files()["planar_pack.cu"].read_text()),
     ))  # fmt: skip
@@ -116,17 +116,17 @@ def _host_source(
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_one_waits_for_ever_and_sums_are_right(name: str, library: Path, tmp_path: Path) -> None:
-    assert run(_host_source(*CASES[name]), SEEDS, library, tmp_path) == "done"
+    assert run(host(*CASES[name]), SEEDS, library, tmp_path) == "done"
 
 
 @pytest.mark.parametrize("name", ["a warp sends", "shares meet"])
 def test_the_same_where_y_begins_anywhere(name: str, library: Path, tmp_path: Path) -> None:
-    assert run(_host_source(*CASES[name], aligned=False), SEEDS, library, tmp_path) == "done"
+    assert run(host(*CASES[name], aligned=False), SEEDS, library, tmp_path) == "done"
 
 
 @pytest.mark.parametrize(("line", "becomes", "name", "says"), SLIPS)
 def test_a_slip_is_seen(
     line: str, becomes: str, name: str, says: str, library: Path, tmp_path: Path
 ) -> None:
-    source = _host_source(*CASES[name], slip=(line, becomes))
+    source = host(*CASES[name], slip=(line, becomes))
     assert re.search(says, run(source, 10 * SEEDS, library, tmp_path))  # it may be seen seldom

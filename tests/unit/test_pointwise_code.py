@@ -9,6 +9,7 @@ import random
 from itertools import product
 
 import pytest
+from every_family import alike_compile
 
 from tilewright.device import for_architecture
 from tilewright.errors import CompileError
@@ -16,7 +17,6 @@ from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.source import kernel_files
 from tilewright.kernels.tensor_map import TiledMap
-from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.search.space import Space
 
@@ -38,18 +38,8 @@ LAYERS = (
 
 @pytest.mark.parametrize("text", LAYERS)
 def test_compiles_with_sums_in_registers_and_products_under_way_together(text: str, own_cache: None) -> None:
-    """What spills or is serialised is a CompileError. Each width of a product, by turns and together."""
-    pytest.importorskip("cuda.bindings.nvrtc")
-    from tilewright.runtime.nvrtc import compile_cuda
-
-    problem, rng = Problem.parse(text), random.Random(text)
-    drawn = (Space(KIND, problem, H100).sample(rng) for _ in range(60))
-    chosen = {(config["bn"], config["turns"], config["sets"] > 1): config for config in drawn}
-    assert len(chosen) >= 6
-    for number, config in enumerate(chosen.values()):
-        found = KIND.blueprint(problem, H100, config, aligned=number % 3 > 0)
-        for program in (*found.programs, *pack(problem, H100, found).programs):
-            assert 0 < compile_cuda(program, H100.arch).registers <= 255
+    """Each width of a product, by turns and together."""
+    alike_compile(KIND, text, lambda config: (config["bn"], config["turns"], config["sets"] > 1), 6)
 
 
 def test_a_macro_that_two_headers_define_is_a_compile_error(own_cache: None) -> None:

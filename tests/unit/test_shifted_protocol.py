@@ -7,13 +7,11 @@ in for barriers, copies and products.
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 from async_host import MEET, host_source, library, run
-
-from tilewright.kernels.config import Config
-from tilewright.problem import Problem
 
 __all__ = ["library"]  # a fixture
 
@@ -189,28 +187,21 @@ INSTRUCTIONS = (
     MEET,
     (r'asm volatile\("" : "\+r"\((a\[.*?\])\) :: "memory"\)', r"word_written(\1)"),
 )  # fmt: skip
-
-
-def _host_source(
-    text: str, change: dict[str, int], aligned: bool = True, slip: tuple[str, str] = ("", "")
-) -> str:
-    """Return the kernel with what the host needs around it."""
-    config = Config.make("shifted", BASE | change)
-    return host_source(Problem.parse(text), config, INSTRUCTIONS, aligned, slip)
+host = partial(host_source, "shifted", BASE, INSTRUCTIONS)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_no_one_waits_for_ever_and_sums_are_right(name: str, library: Path, tmp_path: Path) -> None:
-    assert run(_host_source(*CASES[name]), SEEDS, library, tmp_path) == "done"
+    assert run(host(*CASES[name]), SEEDS, library, tmp_path) == "done"
 
 
 def test_the_same_where_y_begins_anywhere(library: Path, tmp_path: Path) -> None:
-    assert run(_host_source(*CASES["shares meet"], aligned=False), SEEDS, library, tmp_path) == "done"
+    assert run(host(*CASES["shares meet"], aligned=False), SEEDS, library, tmp_path) == "done"
 
 
 @pytest.mark.parametrize(("line", "becomes", "name", "says"), SLIPS)
 def test_a_slip_is_seen(
     line: str, becomes: str, name: str, says: str, library: Path, tmp_path: Path
 ) -> None:
-    source = _host_source(*CASES[name], slip=(line, becomes))
+    source = host(*CASES[name], slip=(line, becomes))
     assert re.search(says, run(source, 10 * SEEDS, library, tmp_path))  # it may be seen seldom

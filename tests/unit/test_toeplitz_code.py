@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from every_family import best_compile
 from sass import main_loop
 
 from tilewright.device import for_architecture
@@ -13,7 +14,6 @@ from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.toeplitz.tile import slope, steps, tiling_of, window
 from tilewright.problem import Problem
-from tilewright.search.ranking import rank
 
 H100 = for_architecture("sm_90")
 KIND = family_of("toeplitz")
@@ -78,13 +78,7 @@ def test_the_matrix_of_a_row_gives_its_outputs() -> None:
 @pytest.mark.parametrize("problem", (CONVNEXT, LARGE, OF_BYTES, OF_TF32),
                          ids=("7x7", "31x31", "31x31 of bytes", "13x13 of tf32"))
 def test_its_best_configs_compile_without_spills(problem: Problem, arch: str, kept_cache: None) -> None:
-    from tilewright.runtime.nvrtc import compile_cuda  # which raises where a thread spills
-
-    device = for_architecture(arch)
-    configs = [config for config, _ in rank(problem, device, KIND, 3)]
-    assert len(configs) == 3
-    for config in configs:
-        assert compile_cuda(KIND.blueprint(problem, device, config), arch).registers > 0
+    best_compile(KIND, problem, arch, 3)
 
 
 def test_neighbouring_windows_share_fragments_without_many_moves(own_cache: None, tmp_path: Path) -> None:
