@@ -29,10 +29,10 @@ from tilewright.report.explanation import (
     tables,
     within_noise,
 )
-from tilewright.report.pooling import predicted_otherwise
 from tilewright.report.table import as_text
 from tilewright.search.experience import shipped
 from tilewright.search.model import estimate
+from tilewright.search.pooling import predicted_otherwise
 from tilewright.search.ranking import rank
 
 PROBLEM = Problem.parse("n1c64h56w56k64r3s3p1-f32")

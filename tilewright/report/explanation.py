@@ -13,8 +13,8 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.record import Estimate, Measurement, Record, unfinished
-from tilewright.report.pooling import WAYS, apart, measured_otherwise, predicted_otherwise
 from tilewright.report.table import Table, figure_text, time_text, width_text
+from tilewright.search.pooling import WAYS, apart, measured_otherwise, predicted_otherwise
 
 
 @dataclass(frozen=True)
