@@ -16,6 +16,7 @@ from tilewright.errors import ArrayError, CompileError, DeviceError
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.plans.layer import LayerPlan
+from tilewright.plans.stream_plans import MOST_STREAMS
 from tilewright.problem import DTYPES
 from tilewright.runtime import open_runtime
 from tilewright.search.ranking import rank
@@ -333,6 +334,24 @@ def test_what_a_threads_own_default_stream_had_goes_with_the_thread(torch: Any) 
         thread.start()
         thread.join()
     assert plan.allocated_bytes == before and not [key for key in plan._streams.by_stream if key[0] == 2]
+    cupy.cuda.Device().synchronize()
+    assert all(float(abs(y - want).max()) <= 1e-3 * float(abs(want).max()) for y in answers)
+
+
+def test_streams_that_come_and_go_do_not_fill_the_device(torch: Any) -> None:
+    """What a later one has goes once its kernels are done, though the stream itself may have ended before."""
+    cupy = pytest.importorskip("cupy")
+    plan = _with_a_workspace()
+    x, w = (cupy.random.rand(*one, dtype="f") for one in (plan.problem.x_shape, plan.problem.w_shape))
+    packed = plan.pack(w)
+    want = plan(x, packed)
+    cupy.cuda.Device().synchronize()
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(3 * MOST_STREAMS)]  # no handle comes twice
+    answers: list[Any] = []
+    while streams:
+        with streams.pop():
+            answers.append([plan(x, packed) for _ in range(20)][-1])  # under way as the next one comes
+    assert len(plan._streams.by_stream) == 2 * MOST_STREAMS
     cupy.cuda.Device().synchronize()
     assert all(float(abs(y - want).max()) <= 1e-3 * float(abs(want).max()) for y in answers)
 
