@@ -132,20 +132,20 @@ class _Winners:
             if config and basis is Basis.STORED:
                 self.seen.add(config)
                 yield config, Provenance(Basis.STORED)
-            compare = config is not None and basis is Basis.UNFINISHED and verify is not None
-            for hint, why in self._hints(verify, compare):
-                if compare:
-                    break
-                yield hint, why
+            if verify and config and basis is Basis.UNFINISHED:
+                next(self._hints(verify, one=True), None)  # which is stored with its time
+            else:
+                yield from self._hints(verify)
             if basis is Basis.UNFINISHED:
                 best, basis = best_so_far(self._store, *self._asked)
                 if best and (config := _config(best)):
                     self.seen.add(config)
                     yield config, Provenance(basis, options=_options(self._request, self._device))
 
-    def _hints(self, verify: Verify | None, one: bool) -> Iterator[tuple[Config, Provenance]]:
-        """Yield legal hints, likeliest first, each once it has passed ``verify``; none if ``one``, and the
-        likeliest has passed before.
+    def _hints(self, verify: Verify | None, one: bool = False) -> Iterator[tuple[Config, Provenance]]:
+        """Yield legal hints, likeliest first, each once it has passed ``verify``.
+
+        ``one``: the likeliest is wanted alone, and none if it has passed before.
         """
         tried, known = 0, self._known()
         for hint in likely(self._store, *self._asked):
