@@ -231,19 +231,8 @@ class Epilogue:
 def _read(word: str) -> tuple[int, dict[str, object]]:
     """Return the place of a word in the order, and the fields that it sets."""
     match = _WORD.fullmatch(SHORT.get(word, word))
-    if match is None and _is_infinite(word):
-        raise ProblemError(f"+{_shown(word)}: needs a finite number")
-    if not word:
-        raise ProblemError("a + with no word behind it")
     if match is None:
-        form = next((form for name, form in _FORMS.items() if word.startswith(name)), None)
-        if form and "<" in form and "-" not in word:
-            raise ProblemError(f"+{_shown(word)}: must be written {form}")
-        known = ", ".join([*_COUNTS, *SHORT, "maxpool", "avgpool", "requant (of i8)"])
-        known_as = meant(word) or meant(re.split("[^A-Za-z_]", word)[0])
-        known += f"; did you mean +{known_as}?" if known_as else ""
-        hint = " (the dtype and layout come before the first +)" if "-" in word else ""
-        raise ProblemError(f"+{_shown(word)}: unknown word{hint}; known are {known}")
+        raise ProblemError(_why_unreadable(word))
     if match["pool"]:
         size = int(match["size"])
         return 4, {"pool": Pool(match["pool"], size, int(match["stride"] or size), int(match["pad"] or 0))}
@@ -261,6 +250,22 @@ def _read(word: str) -> tuple[int, dict[str, object]]:
     if value == 0.0:
         raise ProblemError(f"+{_shown(word)}: the factor must not be 0")
     return (0, {"alpha": value}) if name == "alpha" else (2, {"beta": value})
+
+
+def _why_unreadable(word: str) -> str:
+    """Say what is wrong with a word that has no known form."""
+    if not word:
+        return "a + with no word behind it"
+    if _is_infinite(word):
+        return f"+{_shown(word)}: needs a finite number"
+    form = next((form for name, form in _FORMS.items() if word.startswith(name)), None)
+    if form and "<" in form and "-" not in word:
+        return f"+{_shown(word)}: must be written {form}"
+    known = ", ".join([*_COUNTS, *SHORT, "maxpool", "avgpool", "requant (of i8)"])
+    known_as = meant(word) or meant(re.split("[^A-Za-z_]", word)[0])
+    known += f"; did you mean +{known_as}?" if known_as else ""
+    hint = " (the dtype and layout come before the first +)" if "-" in word else ""
+    return f"+{_shown(word)}: unknown word{hint}; known are {known}"
 
 
 def _taken() -> str:
