@@ -1,4 +1,4 @@
-"""winograd and winograd4 on CPU cores: layouts, edges and epilogues of their transforms, against NumPy in f64."""
+"""winograd and winograd4 on CPU cores: layouts, edges, epilogues of the transforms, against NumPy in f64."""
 
 from __future__ import annotations
 
