@@ -191,11 +191,8 @@ class Plan:
             raise unlike(self.problem, memories.keys())
         if self.problem.n == 0:
             return []
-        variant = self._aligned
-        for memory in memories.values():
-            if not memory.aligned:
-                variant = self._unaligned_for(stream)
-                break
+        aligned = all([memory.aligned for memory in memories.values()])
+        variant = self._aligned if aligned else self._unaligned_for(stream)
         bound = {**variant.operands, **memories}
         return [(code, one, [bound[name] for name in one.args]) for code, one in variant.launches]
 
@@ -230,7 +227,8 @@ class Plan:
     @property
     def allocated_bytes(self) -> int:
         """Device memory that it holds now: the workspaces of all its variants."""
-        return self._aligned.own_bytes + sum(one.own_bytes for one in list(self._unaligned.values()))
+        others = list(self._unaligned.values()) if self._unaligned else ()
+        return self._aligned.own_bytes + sum([one.own_bytes for one in others])
 
     def _variant(self, blueprint: Blueprint, spills: bool = False) -> _Variant:
         runtime = self.runtime

@@ -61,7 +61,7 @@ class StreamPlans:
 
     def __init__(self, plan: Plan) -> None:
         """Give the default stream the plan's own workspace."""
-        self._plan = plan
+        self._plan, self._has_streams = plan, plan.device.is_cuda
         first = StreamPlan(plan, lasting=True, counted_bytes=plan.allocated_bytes)
         self.by_stream: dict[StreamKey, StreamPlan] = {DEFAULT: first}
 
@@ -78,7 +78,7 @@ class StreamPlans:
         Raises:
             CompileError, OutOfMemory, RunError: the stream is new, and its resources cannot be made.
         """
-        if not self._plan.device.is_cuda or stream is None:
+        if stream is None or not self._has_streams:
             return self.by_stream[DEFAULT]
         key = stream_key(stream)
         found = self.by_stream.get(key) or self._new(key, stream)
