@@ -16,6 +16,12 @@ except ImportError:
 DTYPES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 
 
+def is_plain(one):
+    """Whether a module is a Conv2d that pads with zeros and computes no more than that."""
+    plain = torch.nn.Conv2d.forward  # a subclass with its own may pad x, or scale the weights, before
+    return getattr(one.forward, "__func__", None) is plain and one.padding_mode == "zeros"
+
+
 def padding(conv):
     """Return the padding of a Conv2d: (top, bottom, left, right)."""
     if conv.padding == "same":
@@ -39,17 +45,16 @@ def problem(conv, x):
 
 
 def layers(network, x):
-    """Run a network on x; return a module's name for each different layer among its Conv2d."""
+    """Run a network on x; return a module's name for each different layer among its plain Conv2d."""
     found = {}
 
     def note(name):
         def hook(conv, inputs, _output):
-            if conv.padding_mode == "zeros":
-                found.setdefault(problem(conv, inputs[0]), name)
+            found.setdefault(problem(conv, inputs[0]), name)
 
         return hook
 
-    convs = [(name, one) for name, one in network.named_modules() if isinstance(one, torch.nn.Conv2d)]
+    convs = [(name, one) for name, one in network.named_modules() if is_plain(one)]
     hooks = [one.register_forward_hook(note(name)) for name, one in convs]
     with torch.no_grad():
         network(x)

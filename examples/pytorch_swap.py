@@ -11,7 +11,7 @@ import tilewright as tw
 
 try:
     import torch
-    from pytorch_network import example, problem
+    from pytorch_network import example, is_plain, problem
 except ImportError:
     sys.exit("this example needs PyTorch: in tilewright's folder run pip install -e '.[torch]'")
 
@@ -61,19 +61,26 @@ class Layer(torch.nn.Module):
 
 
 def swap(network):
-    """Return a network with a Layer in place of each Conv2d that pads with zeros, and of a ReLU after it."""
-    last = None
-    for name, one in list(network.named_children()):
-        if isinstance(one, torch.nn.Conv2d) and one.padding_mode == "zeros":
+    """Return a network with a Layer in place of each plain Conv2d without hooks, and of a ReLU after it."""
+    last, in_order = None, getattr(network.forward, "__func__", None) is torch.nn.Sequential.forward
+    for name, one in list(network._modules.items()):  # named_children leaves out what is there twice
+        if one is None or isinstance(one, Layer):  # a part that is in two places was swapped before
+            last = None
+        elif is_plain(one) and not has_hooks(one):
             last = Layer(one)
             setattr(network, name, last)
-        elif isinstance(one, torch.nn.ReLU) and last and isinstance(network, torch.nn.Sequential):
+        elif isinstance(one, torch.nn.ReLU) and last and in_order and not has_hooks(one):
             last.act, last = "relu", None
             setattr(network, name, torch.nn.Identity())
         else:
             last = None
             swap(one)
     return network
+
+
+def has_hooks(one):
+    """Whether something else happens where a module is called."""
+    return bool(one._forward_pre_hooks or one._forward_hooks)
 
 
 if __name__ == "__main__":

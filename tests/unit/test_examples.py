@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,51 @@ def ran(script: Path, cache: Path) -> str:
 def test_example(example: Path, tmp_path: Path) -> None:
     printed = ran(example, tmp_path / "cache")
     assert printed and "False" not in printed
+
+
+def odd_networks(nn: Any) -> dict[str, Any]:
+    """Networks whose parts compute more than they seem to, or are in several places."""
+
+    class Scaled(nn.Conv2d):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return super().forward(2 * x)
+
+    class Skipping(nn.Sequential):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            y = self[0](x)
+            return self[1](y) + y
+
+    def conv() -> Any:
+        return nn.Conv2d(4, 4, 3, padding=1)
+
+    def hooked(one: Any) -> Any:
+        one.register_forward_hook(lambda _module, _inputs, output: 2 * output)
+        return one
+
+    two, up, twice = conv(), nn.Upsample(scale_factor=2, mode="bilinear"), nn.Sequential(conv(), nn.ReLU())
+    return {
+        "a forward of its own": nn.Sequential(Scaled(4, 4, 3), nn.ReLU()),
+        "a sequence with one": Skipping(conv(), nn.ReLU()),
+        "a hook": nn.Sequential(hooked(conv()), nn.ReLU()),
+        "a hook of a ReLU": nn.Sequential(conv(), hooked(nn.ReLU())),
+        "what lies between is there twice": nn.Sequential(up, conv(), up, nn.ReLU()),
+        "a convolution twice": nn.Sequential(two, nn.ReLU(), two, nn.Tanh(), two),
+        "a part twice": nn.Sequential(nn.Sequential(twice, nn.Tanh()), nn.Sequential(twice)),
+    }
+
+
+def test_a_swapped_network_answers_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from pytorch_network import layers
+    from pytorch_swap import swap
+
+    x = torch.randn(1, 4, 9, 9)
+    for what, network in odd_networks(torch.nn).items():
+        with torch.no_grad():
+            want, listed = network(x), [str(layer) for layer in layers(network, x)]
+            assert torch.allclose(swap(network)(x), want, atol=1e-4), what
+        assert len(listed) == (what != "a forward of its own"), what
 
 
 def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
