@@ -535,6 +535,10 @@ def test_wrong_tensors() -> None:
             "out: is a numpy array on cpu, but x is a torch",
         ),
     ]
+    plan = tw.plan("n2c4h7w9k6r3s2-f32-nhwc", device="cpu")
+    turn = r"x: shape .* must be \(2, 7, 9, 4\) for .*, or \(N, C, H, W\) in channels_last: call x.contig"
+    wide = torch.zeros(2, 4, 7, 10).contiguous(memory_format=torch.channels_last)
+    wrong += [(lambda x=x: plan(x, plan.pack(w)), turn) for x in (x, wide[..., 1:])]  # type: ignore[misc]
     for call, words in wrong:
         with pytest.raises(ArrayError, match=words):
             call()

@@ -163,7 +163,14 @@ def require_fit(pr: Problem, given: Given, layout: str) -> None:
             shaped(seen, one.shape, f"{name}: one for each filter")
         else:
             why = name + " in channels_last" * (key in in_nchw and key != "out")
-            shaped(seen, in_nchw.get(key, one.shape), why)
+            shaped(seen, in_nchw.get(key, one.shape), why + _turn_first(pr, seen) * (key == "x"))
+
+
+def _turn_first(pr: Problem, x: ArrayView) -> str:
+    """Say what to do with a tensor (N, C, H, W) for a layer in nhwc that does not lie so."""
+    if x.library != "torch" or pr.layout_in != "nhwc" or x.shape != (pr.n, pr.c, pr.h, pr.w):
+        return ""
+    return f", or (N, C, H, W) in channels_last: call {x.name}.contiguous(memory_format=torch.channels_last)"
 
 
 def is_turned(pr: Problem, x: ArrayView, layout: str) -> bool:
