@@ -137,6 +137,19 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     assert stand_in.asked == [A, B, A]
 
 
+def test_layers_of_two_files_are_told_apart(
+    stand_in: Tuner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Layers of networks are often numbered."""
+    for name, layer in (("one", A), ("two", B)):
+        (tmp_path / f"{name}.txt").write_text(f"layer0 {layer}\n")
+    assert main(["tune", str(tmp_path / "one.txt"), str(tmp_path / "two.txt")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for layer in (A, B):
+        assert len([line for line in lines if line.startswith(f"layer0 {layer} ")]) == 1
+        assert f"layer0 {layer}: {direct(layer)}" in lines
+
+
 def test_a_layer_that_bench_tunes_is_told_by_its_name(stand_in: Tuner) -> None:
     told: list[tuple[str, float]] = []
     bar: Any = SimpleNamespace(now=lambda *step: told.append(step))

@@ -108,6 +108,10 @@ def test_layers_of_one_name_are_told_apart() -> None:
     table = results_table(results.parse(document))
     assert [row[0] for row in table.body] == ["R2", "R3 f32 nchw", "R3 q8 nhwc2nchw"]
     assert "onednn has no time for R3 f32 nchw, R3 q8 nhwc2nchw: crashed" in table.notes
+    document["rows"].append({**document["rows"][0], "name": "R3", "problem": "n1c8h9w9k8r1s1-f32"})
+    table = results_table(results.parse(document))
+    first = f"R3 {document['rows'][1]['problem']}"
+    assert [row[0] for row in table.body] == ["R2", first, "R3 q8 nhwc2nchw", "R3 n1c8h9w9k8r1s1-f32"]
 
 
 def test_a_title_says_that_the_checkout_was_changed() -> None:

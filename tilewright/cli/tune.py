@@ -12,6 +12,7 @@ from tilewright.cli.session import TuningSession
 from tilewright.errors import CompileError, ProblemError, RunError
 from tilewright.kernels import family_of
 from tilewright.problem.shapes import Layer
+from tilewright.report.results import told_apart
 from tilewright.report.table import (
     BEATS_NOTE,
     NOISY_MARK,
@@ -126,6 +127,8 @@ def _line(row: Row) -> str:
 
 
 def _table(rows: list[Row]) -> Table:
+    names = told_apart([(row["name"], row["problem"]) for row in rows])
+    rows = [{**row, "name": name} for row, name in zip(rows, names, strict=True)]
     head = ("layer", "us", "±", "floor", "of floor", "error/bound", "workspace", "tried", "s")
     notes = tuple(f"{row['name']}: {_became(row)}" for row in rows)
     notes += noisy_notes((row["noisy"], row["stolen"]) for row in rows if "noisy" in row)

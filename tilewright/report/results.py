@@ -7,7 +7,7 @@ write get their defaults.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -51,9 +51,9 @@ class Results:
         return list(dict.fromkeys(name for row in self.rows for name in row.ours.families))
 
     def told_apart(self) -> Results:
-        """Return it with dtype and layout added to names that several rows share, as in ``R3 q8 nhwc``."""
-        times = Counter(row.name for row in self.rows)
-        named = (_named(row) if times[row.name] > 1 else row for row in self.rows)
+        """Return it with names by which its rows are told apart."""
+        names = told_apart([(row.name, row.problem) for row in self.rows])
+        named = (replace(row, name=name) for row, name in zip(self.rows, names, strict=True))
         return replace(self, rows=tuple(named))
 
     @property
@@ -62,10 +62,25 @@ class Results:
         return mean_of_those([row.ratio for row in self.rows])
 
 
-def _named(row: BenchRow) -> BenchRow:
-    problem = Problem.parse(row.problem)
-    layouts = dict.fromkeys((problem.layout_in, problem.layout_out))
-    return replace(row, name=f"{row.name} {problem.precision} {'2'.join(layouts)}")
+def told_apart(layers: Sequence[tuple[str, str]]) -> list[str]:
+    """Return a name for each layer, given by its name and problem.
+
+    Names that several share get the dtype and layout, as in ``R3 q8 nhwc``; or else the problem, as the
+    layers of two networks' files may need.
+    """
+    times = Counter(name for name, _ in layers)
+    names = [_with_kind(*layer) if times[layer[0]] > 1 else layer[0] for layer in layers]
+    shared = Counter(names)
+    return [
+        f"{name} {problem}" if shared[short] > 1 else short
+        for (name, problem), short in zip(layers, names, strict=True)
+    ]
+
+
+def _with_kind(name: str, problem: str) -> str:
+    layer = Problem.parse(problem)
+    layouts = dict.fromkeys((layer.layout_in, layer.layout_out))
+    return f"{name} {layer.precision} {'2'.join(layouts)}"
 
 
 def mean_of_those(values: list[float | None]) -> float | None:
