@@ -31,11 +31,14 @@ def padding(conv):
     return high, high, wide, wide
 
 
+def layout_of(x):
+    """Return nhwc if the channels of x, of shape (N, C, H, W), lie side by side: also a part of them."""
+    return "nhwc" if x.stride(1) == 1 != x.stride(3) and not x.is_contiguous() else "nchw"
+
+
 def problem(conv, x):
     """Return a Conv2d on an input of shape (N, C, H, W) as a Problem."""
-    last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
-    layout = "nhwc" if last else "nchw"
-    n, c, h, w = x.shape
+    layout, (n, c, h, w) = layout_of(x), x.shape
     return tw.Problem(
         n=n, c=c, h=h, w=w, k=conv.out_channels, r=conv.kernel_size[0], s=conv.kernel_size[1],
         pad=padding(conv), stride=conv.stride, dilation=conv.dilation, groups=conv.groups,

@@ -11,10 +11,11 @@ import tilewright as tw
 
 try:
     import torch
-    from pytorch_network import example, is_plain, problem
+    from pytorch_network import example, is_plain, layout_of, problem
 except ImportError:
     sys.exit("this example needs PyTorch: in tilewright's folder run pip install -e '.[torch]'")
 
+ORDERS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
 LAYERS = []  # operators of PyTorch take tensors and numbers: a layer is its place in this list
 
 
@@ -28,8 +29,8 @@ def run(x: torch.Tensor, z: torch.Tensor | None, layer: int) -> torch.Tensor:
 def shaped(x, z, layer):
     """Return what torch.compile has to know of the output: shape, dtype and layout."""
     one = LAYERS[layer].problem(x, z)
-    order = torch.channels_last if one.layout_out == "nhwc" else torch.contiguous_format
-    return torch.empty((one.n, one.k, one.p, one.q), dtype=x.dtype, device=x.device, memory_format=order)
+    shape, order = (one.n, one.k, one.p, one.q), ORDERS[one.layout_out]
+    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=order)
 
 
 class Layer(torch.nn.Module):
@@ -52,6 +53,7 @@ class Layer(torch.nn.Module):
 
     def compute(self, x, z):
         """Return the same, computed."""
+        x = x.contiguous(memory_format=ORDERS[layout_of(x)])  # as a part of the channels is not
         kind = x.shape, x.stride(), x.dtype, x.device, z is not None
         if kind not in self.planned:
             plan = tw.plan(self.problem(x, z), str(x.device))

@@ -98,6 +98,25 @@ def test_a_swapped_network_answers_as_before(monkeypatch: pytest.MonkeyPatch) ->
         assert len(listed) == (what != "a forward of its own"), what
 
 
+@pytest.mark.parametrize("order", ["contiguous_format", "channels_last"])
+def test_a_part_of_the_channels_keeps_its_layout(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch.chunk gives it; on a GPU kernels take no array with gaps."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from pytorch_network import layers
+    from pytorch_swap import swap
+
+    network, memory_format = torch.nn.Sequential(torch.nn.Conv2d(4, 6, 3)), getattr(torch, order)
+    x = torch.randn(2, 8, 9, 9).contiguous(memory_format=memory_format)[:, 4:]
+    with torch.no_grad():
+        want, (layer,) = network(x), layers(network, x)
+        y = swap(network)(x)
+    assert layer.layout_in == {"contiguous_format": "nchw", "channels_last": "nhwc"}[order]
+    assert torch.allclose(y, want, atol=1e-4) and y.is_contiguous(memory_format=memory_format)
+    ((_, strides, *_),) = network[0].planned
+    assert strides == x.clone(memory_format=memory_format).stride()
+
+
 def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     """As it stands there, but for a budget that tests have time for."""
     (code,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.M)
