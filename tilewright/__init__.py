@@ -34,10 +34,13 @@ if TYPE_CHECKING:
         TilewrightError,
     )
     from tilewright.kernels.config import Config
+    from tilewright.plans.bound_call import BoundCall
+    from tilewright.plans.packed import Packed
     from tilewright.problem import Problem
     from tilewright.problem.epilogue import Epilogue, Pool
     from tilewright.record import Check, Measurement, Record
     from tilewright.store import Store
+    from tilewright.tuning.budget import Budget
     from tilewright.tuning.events import TuneResult
 
 __version__ = "0.1.0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import subprocess
 import sys
@@ -1061,6 +1062,14 @@ def test_every_public_name_is_there(name: str) -> None:
     assert getattr(tw, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         tw.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_type_checkers_see_every_public_name() -> None:
+    """They read the imports, and take a name that is not among them for an object of unknown type."""
+    nodes = ast.walk(ast.parse(Path(tw.__file__).read_text(encoding="utf-8")))
+    seen = {one.name: node.module for node in nodes if isinstance(node, ast.ImportFrom) for one in node.names}
+    del seen["annotations"], seen["TYPE_CHECKING"]
+    assert seen == {name: f"tilewright.{tw._HOMES[name]}" for name in tw.__all__}
 
 
 def test_what_is_returned_has_a_public_name() -> None:
