@@ -42,6 +42,9 @@ class Layer(torch.nn.Module):
         self.conv, self.act, self.place, self.planned = conv.requires_grad_(False), act, len(LAYERS), {}
         LAYERS.append(self)
 
+    weight = property(lambda self: self.conv.weight)  # networks ask for its dtype, or use it elsewhere, too
+    bias = property(lambda self: self.conv.bias)
+
     def problem(self, x, z=None):
         """Return it as a Problem, for x of shape (N, C, H, W)."""
         one = problem(self.conv, x)

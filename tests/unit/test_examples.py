@@ -65,6 +65,14 @@ def odd_networks(nn: Any) -> dict[str, Any]:
             y = self[0](x)
             return self[1](y) + y
 
+    class Asking(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Conv2d(4, 4, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.embed(x.to(self.embed.weight.dtype)) - self.embed.bias.sum()
+
     def conv() -> Any:
         return nn.Conv2d(4, 4, 3, padding=1)
 
@@ -76,6 +84,7 @@ def odd_networks(nn: Any) -> dict[str, Any]:
     return {
         "a forward of its own": nn.Sequential(Scaled(4, 4, 3), nn.ReLU()),
         "a sequence with one": Skipping(conv(), nn.ReLU()),
+        "a weight that is asked for": Asking(),
         "a hook": nn.Sequential(hooked(conv()), nn.ReLU()),
         "a hook of a ReLU": nn.Sequential(conv(), hooked(nn.ReLU())),
         "what lies between is there twice": nn.Sequential(up, conv(), up, nn.ReLU()),
