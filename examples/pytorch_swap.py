@@ -42,6 +42,10 @@ class Layer(torch.nn.Module):
         self.conv, self.act, self.place, self.planned = conv.requires_grad_(False), act, len(LAYERS), {}
         LAYERS.append(self)
 
+    def __reduce__(self):
+        """Have copies, and what was saved, plan and pack again: their weights may be others."""
+        return Layer, (self.conv, self.act)
+
     weight = property(lambda self: self.conv.weight)  # networks ask for its dtype, or use it elsewhere, too
     bias = property(lambda self: self.conv.bias)
 

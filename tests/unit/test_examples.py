@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -105,6 +107,24 @@ def test_a_swapped_network_answers_as_before(monkeypatch: pytest.MonkeyPatch) ->
             want, listed = network(x), [str(layer) for layer in layers(network, x)]
             assert torch.allclose(swap(network)(x), want, atol=1e-4), what
         assert len(listed) == (what != "a forward of its own"), what
+
+
+def test_a_copy_of_a_swapped_network_has_weights_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from pytorch_swap import swap
+
+    x, network = torch.randn(1, 4, 9, 9), torch.nn.Sequential(torch.nn.Conv2d(4, 6, 3), torch.nn.ReLU())
+    with torch.no_grad():
+        want, ours = network(x), swap(network)
+        ours(x)
+        for copied in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
+            for weights in copied.parameters():
+                weights *= 2
+            compiled = torch.compile(copied, fullgraph=True, backend="eager")
+            for call in (copied, compiled):
+                assert torch.allclose(call(x), 2 * want, atol=1e-4)
+        assert torch.allclose(ours(x), want, atol=1e-4)
 
 
 @pytest.mark.parametrize("order", ["contiguous_format", "channels_last"])
