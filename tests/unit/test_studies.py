@@ -22,6 +22,7 @@ from tilewright.kernels.named import find
 from tilewright.problem import Problem
 from tilewright.profiling.figures import Figure, KernelProfile, Profile
 from tilewright.record import Check, Measurement
+from tilewright.report.html import study as html_study
 from tilewright.report.study import bars, cell, duration, part_table, study_markdown
 from tilewright.report.table import BEATS_NOTE, NOISY_NOTE
 from tilewright.runtime.base import Runtime
@@ -431,10 +432,13 @@ def test_of_many_steps_without_a_time_a_few_are_named_and_the_rest_counted() -> 
 def test_a_noisy_time_is_marked() -> None:
     columns = (Column("layer", "layer"), Column("time_us", "time", "us"), Column("ci95_us", "±", "us"))
     rows = tuple({"layer": "L", "time_us": 45.0, "ci95_us": width} for width in (242.0, 2.0, 45.0))
-    shown = part_table(PartResult("t", "ladder", "", columns, rows))
+    part = PartResult("t", "ladder", "", columns, rows)
+    shown = part_table(part)
     assert shown.head == ("layer", "time", "±")
     assert [row[1:] for row in shown.body] == [("45 us~", "242 us"), ("45 us", "2 us"), ("45 us~", "–")]
     assert shown.notes == (NOISY_NOTE,)
+    cells = re.findall(">([^<>]*)</td>", html_study._table(part))
+    assert cells == ["L", "45 us~", "242 us", "L", "45 us", "2 us", "L", "45 us~", "–"]
 
 
 def test_a_speedup_with_a_noisy_time_in_it_is_marked() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from math import ceil
 
@@ -35,14 +35,19 @@ def part_table(part: PartResult, with_bars: bool = False) -> Table:
     columns = [column for column in part.columns if column.key not in _FIRST and column.key != "problem"]
     width = max((len(str(row.get(_FIRST[0], ""))) for row in part.rows), default=0)
     drawn = bars(part) if with_bars else []
-    unsure = {row.get("layer") for row in part.rows if row.get("speedup") == 1.0 and _noisy(row)}
     body = [
-        (_named(row, width), *(_marked(column, row, unsure) for column in columns), *drawn[i : i + 1])
-        for i, row in enumerate(part.rows)
+        (_named(row, width), *cells, *drawn[i : i + 1])
+        for i, (row, cells) in enumerate(zip(part.rows, texts(part, columns), strict=True))
     ]
     first = " ".join(column.title for column in part.columns if column.key in _FIRST)
     head = (first, *(column.title for column in columns), *([""] if drawn else []))
     return Table(part.title, head, tuple(body), tuple(notes(part)))
+
+
+def texts(part: PartResult, columns: Sequence[Column]) -> list[list[str]]:
+    """Return the values of each row as text; noisy times, and speed-ups with one in them, are marked."""
+    unsure = {row.get("layer") for row in part.rows if row.get("speedup") == 1.0 and _noisy(row)}
+    return [[_marked(column, row, unsure) for column in columns] for row in part.rows]
 
 
 def _marked(column: Column, row: Mapping[str, Value], unsure: Set[Value]) -> str:

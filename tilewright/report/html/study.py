@@ -9,9 +9,10 @@ from tilewright.report.html.charts import curve, kernel_point, ladder, ratios, r
 from tilewright.report.html.page import Cell, Section, device_table, heading, notes, paragraph, table
 from tilewright.report.html.svg import Bar
 from tilewright.report.ladder import LADDERS, Row, base, layers, rungs
-from tilewright.report.study import cell, duration
+from tilewright.report.study import duration
 from tilewright.report.study import heading as title_of
 from tilewright.report.study import notes as remarks
+from tilewright.report.study import texts
 from tilewright.studies.document import StudyResult
 from tilewright.studies.study import Column, PartResult, Value, time_us
 
@@ -27,17 +28,20 @@ def study_section(result: StudyResult) -> Section:
 
 def _table(part: PartResult) -> str:
     words = [i for i, c in enumerate(part.columns) if c.key in ("step", "strategy", "limiter", "published")]
-    rows = [[_cell(column, row, part) for column in part.columns] for row in part.rows]
+    rows = [
+        [_cell(column, row, text, part) for column, text in zip(part.columns, cells, strict=True)]
+        for row, cells in zip(part.rows, texts(part, part.columns), strict=True)
+    ]
     return table([column.title for column in part.columns], rows, words)
 
 
-def _cell(column: Column, row: Row, part: PartResult) -> Cell:
+def _cell(column: Column, row: Row, text: str, part: PartResult) -> Cell:
     value = row.get(column.key)
     sort = value if isinstance(value, float) else None
     if isinstance(value, str):
         sort = time_us(value.partition(",")[0])
     first = column.key == part.columns[min(1, len(part.columns) - 1)].key
-    return Cell(cell(column, value), sort, about(row) if first else "")
+    return Cell(text, sort, about(row) if first else "")
 
 
 def about(row: Row) -> str:
