@@ -14,7 +14,7 @@ import pytest
 
 from tilewright.cli import main
 from tilewright.report import gather
-from tilewright.report.html.svg import Axis, number
+from tilewright.report.html.svg import WIDTH, Axis, legend, number
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "cpu" / "resnet-f32.json"
@@ -134,6 +134,15 @@ def test_axes_have_ticks_in_order(low: float, high: float, log: bool) -> None:
     assert ticks == sorted(ticks) and 2 <= len(ticks) <= 32 and all(low <= tick <= high for tick in ticks)
     places = [axis.at(tick) for tick in ticks]
     assert places == sorted(places) and places[0] >= 100 and places[-1] <= 500
+
+
+def test_a_legend_that_is_wider_than_its_chart_has_more_rows() -> None:
+    names = [f"{who}{dtype}" for dtype in ("", " f16", " i8") for who in ("tilewright", "fastest peer")]
+    parts, more = legend(names, 332)
+    texts = re.findall('<text x="([0-9.]+)".*>(.+)<', "\n".join(parts))
+    ends = [float(x) + 7.2 * len(name) for x, name in texts]
+    assert len(ends) == 6 and max(ends) <= WIDTH and more == 18
+    assert legend(names[:2], 332)[1] == 0
 
 
 def test_numbers() -> None:

@@ -55,15 +55,16 @@ def roofline(points: Sequence[Point], names: Sequence[str], device: Mapping[str,
     start = max(x.low, y.low / slope)
     roof = f"M{x.at(start):.1f} {y.at(start * slope):.1f}L{x.at(ridge):.1f} {y.at(tflops):.1f}H{x.end:.1f}"
     said = f"{whole_text(read_gbs, ',.0f')} GB/s"
+    key, more = legend(names, HEIGHT - 8)
     body = [
         *frame(x, y, "flops per byte, each input and output once", "TFLOP/s"),
         f'<path class="roof" d="{roof}"/>',
         text(x.end - 4, y.at(tflops) - 6, f"{tflops:.3g} TFLOP/s", "end"),
         text(x.at((start * ridge) ** 0.5) + 12, y.at((start * ridge) ** 0.5 * slope) + 16, said),
         *(mark(x, y, point) for point in points),
-        *legend(names, HEIGHT - 8),
+        *key,
     ]
-    return picture(body, HEIGHT, "Roofline")
+    return picture(body, HEIGHT + more, "Roofline")
 
 
 def ratios(
@@ -94,8 +95,8 @@ def ratios(
                     f"{tip(said)}</rect>"
                 )
     body.append(f'<path class="one" d="M{LEFT} {y.at(1.0):.1f}H{WIDTH - RIGHT}"/>')
-    body += legend(names, HEIGHT - 8)
-    return picture(body, HEIGHT, title)
+    key, more = legend(names, HEIGHT - 8)
+    return picture(body + key, HEIGHT + more, title)
 
 
 def ladder(bars: Sequence[Bar], unit: str, outline: str = "", limit: float | None = None) -> str:
@@ -130,7 +131,7 @@ def ladder(bars: Sequence[Bar], unit: str, outline: str = "", limit: float | Non
     if limit:
         body.append(f'<path class="one" d="M{x.at(limit):.1f} {TOP}V{bottom}"/>')
     if outline:
-        body += legend(["here"], bottom + 54, outline)
+        body += legend(["here"], bottom + 54, outline)[0]
     return picture(body, bottom + (60 if outline else 42), unit)
 
 
@@ -148,5 +149,5 @@ def curve(series: Mapping[str, Sequence[tuple[float, float]]], y_title: str) -> 
         )
         body.append(f'<path class="line s{index % SERIES}" d="{path}"/>')
         body += [mark(x, y, Point(a, b, index, f"{name}\n{b:.4g} us after {a:.3g} s")) for a, b in line]
-    body += legend(list(series), HEIGHT - 8)
-    return picture(body, HEIGHT, y_title)
+    key, more = legend(list(series), HEIGHT - 8)
+    return picture(body + key, HEIGHT + more, y_title)

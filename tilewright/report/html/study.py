@@ -9,10 +9,9 @@ from tilewright.report.html.charts import curve, kernel_point, ladder, ratios, r
 from tilewright.report.html.page import Cell, Section, device_table, heading, notes, paragraph, table
 from tilewright.report.html.svg import Bar
 from tilewright.report.ladder import LADDERS, Row, base, layers, rungs
-from tilewright.report.study import duration
+from tilewright.report.study import duration, texts
 from tilewright.report.study import heading as title_of
 from tilewright.report.study import notes as remarks
-from tilewright.report.study import texts
 from tilewright.studies.document import StudyResult
 from tilewright.studies.study import Column, PartResult, Value, time_us
 

@@ -131,15 +131,18 @@ def tip(words: str) -> str:
     return f' data-tip="{escape(words)}"><title>{escape(words)}</title>'
 
 
-def legend(names: Sequence[str], y: float, hollow: str = "") -> list[str]:
-    """Return the names of the series in one row."""
-    parts, at = [], float(LEFT)
+def legend(names: Sequence[str], y: float, hollow: str = "") -> tuple[list[str], float]:
+    """Return the names of the series, in rows from ``y`` on, and the height of those after the first."""
+    parts, at, down = [], float(LEFT), 0.0
     entries = [(name, f"s{i % SERIES} full") for i, name in enumerate(names)]
     for name, css_class in entries + ([(hollow, "outline")] if hollow else []):
-        parts.append(f'<rect class="{css_class}" x="{at:.1f}" y="{y - 9:.1f}" width="10" height="10"/>')
-        parts.append(text(at + 14, y, name))
+        if at > LEFT and at + 14 + 7.2 * len(name) > WIDTH:
+            at, down = float(LEFT), down + 18.0
+        row = y + down
+        parts.append(f'<rect class="{css_class}" x="{at:.1f}" y="{row - 9:.1f}" width="10" height="10"/>')
+        parts.append(text(at + 14, row, name))
         at += 36 + 7.2 * len(name)
-    return parts
+    return parts, down
 
 
 def _logs(value: float, low: float) -> float:
