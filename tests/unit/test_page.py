@@ -14,6 +14,7 @@ import pytest
 
 from tilewright.cli import main
 from tilewright.report import gather
+from tilewright.report.html.charts import kernel_point, roofline
 from tilewright.report.html.svg import WIDTH, Axis, legend, number
 
 ROOT = Path(__file__).parents[2]
@@ -143,6 +144,14 @@ def test_a_legend_that_is_wider_than_its_chart_has_more_rows() -> None:
     ends = [float(x) + 7.2 * len(name) for x, name in texts]
     assert len(ends) == 6 and max(ends) <= WIDTH and more == 18
     assert legend(names[:2], 332)[1] == 0
+
+
+def test_the_roof_is_that_of_the_fastest_dtype() -> None:
+    rates = {"read_gbs": 3000.0, "f32_tflops": 66.1}
+    points = [kernel_point("n1c64h56w56k64r3s3p1-f16", 2.0, 0, "")]
+    assert "66.1 TFLOP/s in f32" in roofline(points, ["it"], {"rates": rates})
+    peaks = {"f32": 66.1, "f16": 674.4}
+    assert "674 TFLOP/s in f16" in roofline(points, ["it"], {"rates": rates, "peak_tflops": peaks})
 
 
 def test_numbers() -> None:

@@ -386,3 +386,12 @@ def test_mistakes(
     assert run(monkeypatch, *words.format(tmp=tmp_path).split()) == 2
     shown = capsys.readouterr().err
     assert shown.startswith("error: ") and len(shown.splitlines()) == 1 and said in shown
+
+
+def test_results_have_the_peaks_of_what_was_timed(runtime: Runtime) -> None:
+    rows = tuple({"problem": f"n1c16h9w9k16r3s3p1-{dtype}", "time_us": us}
+                 for dtype, us in (("f32", 3.0), ("i8", 2.0), ("f16", None)))  # fmt: skip
+    part = PartResult("steps", "bars", "", (), rows)
+    device = StudyRun(STUDY, {}, latest={part.title: part}).result(lab(runtime)).device
+    f32 = runtime.device.rates.f32_tflops
+    assert device["peak_tflops"] == {"f32": f32, "i8": 4 * f32}

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from tilewright.bench.environment import commit, commits, device_of, now
 from tilewright.errors import count
+from tilewright.floor import peak_tflops
+from tilewright.problem import Problem
 from tilewright.studies.breakdown import run_breakdown
 from tilewright.studies.counters import run_counters
 from tilewright.studies.document import StudyResult, load
@@ -86,9 +88,15 @@ class StudyRun:
         study = self.study
         return StudyResult(
             name=study.name, title=study.title, source=study.source, published_on=study.device,
-            quick=lab.quick, device=device_of(lab.runtime), date=now(), commit=commit(), parts=self.parts,
-            budget=self.before.budget if self.before else lab.budget,
+            quick=lab.quick, device={**device_of(lab.runtime), "peak_tflops": self._peaks(lab)}, date=now(),
+            commit=commit(), parts=self.parts, budget=self.before.budget if self.before else lab.budget,
         )  # fmt: skip
+
+    def _peaks(self, lab: Lab) -> dict[str, float]:
+        """Return the device's peak in each precision that was timed."""
+        timed = [row for part in self.parts for row in part.rows if row.get("time_us") and row.get("problem")]
+        precisions = {Problem.parse(str(row["problem"])).precision for row in timed}
+        return {name: peak_tflops(lab.runtime.device, name) for name in sorted(precisions)}
 
     def left(self) -> str:
         """Say how much is done; empty if everything is."""

@@ -45,8 +45,8 @@ def roofline(points: Sequence[Point], names: Sequence[str], device: Mapping[str,
     rates = device.get("rates")
     if not points or not isinstance(rates, dict) or not {"read_gbs", "f32_tflops"} <= rates.keys():
         return ""
-    peaks = device.get("peak_tflops") or {}  # by dtype, of those measured
-    read_gbs, tflops = rates["read_gbs"], max(peaks.values(), default=rates["f32_tflops"])
+    peaks = device.get("peak_tflops") or {"f32": rates["f32_tflops"]}  # by dtype, of those measured
+    read_gbs, (tflops, dtype) = rates["read_gbs"], max((peak, dtype) for dtype, peak in peaks.items())
     ridge = tflops * 1e3 / read_gbs
     x = Axis(min(0.5 * ridge, *(p.x / 2 for p in points)), max(4 * ridge, *(p.x * 2 for p in points)),
              LEFT, WIDTH - RIGHT, True)  # fmt: skip
@@ -59,7 +59,7 @@ def roofline(points: Sequence[Point], names: Sequence[str], device: Mapping[str,
     body = [
         *frame(x, y, "flops per byte, each input and output once", "TFLOP/s"),
         f'<path class="roof" d="{roof}"/>',
-        text(x.end - 4, y.at(tflops) - 6, f"{tflops:.3g} TFLOP/s", "end"),
+        text(x.end - 4, y.at(tflops) - 6, f"{tflops:.3g} TFLOP/s in {dtype}", "end"),
         text(x.at((start * ridge) ** 0.5) + 12, y.at((start * ridge) ** 0.5 * slope) + 16, said),
         *(mark(x, y, point) for point in points),
         *key,
