@@ -473,6 +473,19 @@ def test_a_sum_is_as_sure_as_its_terms() -> None:
     assert "time_us" not in short.rows[-1]  # no sum of what lacks a term
 
 
+def test_the_layers_of_a_chart_have_one_baseline() -> None:
+    part = Steps("t", (), (), chart="bars", baseline="peer")
+    rows: list[dict[str, Value]] = [
+        {"layer": layer, "step": step, "time_us": us}
+        for layer, step, us in (
+            ("A", "ours", 4.0), ("A", "peer", None), ("B", "ours", 2.0), ("B", "peer", 6.0),
+        )
+    ]
+    assert [row["speedup"] for row in steps._result(part, rows, ()).rows] == [None, None, 3.0, 1.0]
+    nowhere = [{**row, "time_us": row["time_us"] if row["step"] == "ours" else None} for row in rows]
+    assert [row["speedup"] for row in steps._result(part, nowhere, ()).rows] == [1.0, None, 1.0, None]
+
+
 def test_what_beats_the_floor_is_marked() -> None:
     columns = (Column("layer", "layer"), Column("floor_share", "of floor"), Column("waits", "waits", "%"))
     rows = tuple({"layer": "L", "floor_share": share, "waits": 150.0} for share in (1.32, 1.004))

@@ -41,8 +41,9 @@ def _result(part: Steps, measured: list[Row], left: tuple[str, ...]) -> PartResu
     rows = [dict(row) for row in measured]
     if part.total and not left:
         rows += _sums(part, rows)
+    named = part.baseline if any(r["step"] == part.baseline and r.get("time_us") for r in rows) else ""
     for row in rows:
-        first = _baseline([r for r in rows if r["layer"] == row["layer"]], part.baseline)
+        first = _baseline([r for r in rows if r["layer"] == row["layer"]], named)
         row["speedup"] = _over(first.get("time_us"), row.get("time_us"))
         row["published_speedup"] = _over(first.get("published_us"), row.get("published_us"))
     columns = COLUMNS + (MODEL_COLUMNS if part.model else ())
@@ -51,9 +52,11 @@ def _result(part: Steps, measured: list[Row], left: tuple[str, ...]) -> PartResu
 
 
 def _baseline(rows: list[Row], name: str) -> Row:
-    """Return the row that is the baseline of speed-ups: the named step's, else the first with a time."""
-    timed = [row for row in rows if row.get("time_us")] or rows
-    return next((row for row in timed if row["step"] == name), timed[0])
+    """Return the row that is the baseline of speed-ups: the named step's, even without a time, since all
+    layers share a chart and its title; if none is named, the first with a time.
+    """
+    found = [row for row in rows if row["step"] == name or (not name and row.get("time_us"))]
+    return (found or rows)[0]
 
 
 def _on_layer(part: Steps, layer: StudyLayer, lab: Lab) -> list[Row]:
