@@ -47,6 +47,8 @@ def drawn(kind: Family, problem: Problem, device: Device) -> Iterator[Config]:
 
 def holds_together(kind: Family, problem: Problem, device: Device) -> None:
     """Ask of a few configs what a family promises to those who read it (``kernels/family.py``)."""
+    for param in kind.params(problem, device):
+        assert len(param.names) in (0, len(param.values)), f"{param.name}: a name for each value"
     for config in islice(drawn(kind, problem, device), 5):
         kind.check(problem, device, config)
         assert Config.parse(str(config)) == config

@@ -13,6 +13,7 @@ from tilewright.floor import floor
 from tilewright.kernels import FAMILIES, family_of, pick
 from tilewright.kernels.family import Config
 from tilewright.kernels.named import NAMED, find
+from tilewright.kernels.textbook.spec import STEP_NAMES
 from tilewright.problem import Problem
 from tilewright.search.model import estimate
 from tilewright.search.space import space
@@ -138,6 +139,13 @@ def test_a_family_says_why_it_refuses_a_given_config() -> None:
     groups = Problem.parse("n1c8h9w9k8r3s3g8-f32")
     with pytest.raises(ConfigError, match="textbook does not take .*: it computes one group, not 8"):
         family_of("textbook").check(groups, H100, find("toy:no-tiling", TOY))
+
+
+@pytest.mark.parametrize(("layer", "names"), [
+    (TOY, STEP_NAMES[:3]), (GEMM, STEP_NAMES[:6]), (GEMM.with_dtype("f16"), STEP_NAMES[6:]),
+])  # fmt: skip
+def test_a_step_has_its_own_name(layer: Problem, names: tuple[str, ...]) -> None:
+    assert family_of("textbook").params(layer, H100)[0].names == names
 
 
 def test_tensor_steps_need_a_matrix_product_and_its_unit() -> None:

@@ -95,7 +95,7 @@ class Gemv(Family):
             Param("unroll", (1, 2, 4, 8), "vectors of each row under way at once"),
             blocks_param(1, 2, 3, 4, 6, 8) if gpu else blocks_param(1),
             Param("x", (0, 1) if gpu else (0,), "input from global memory or held in shared memory",
-                  ("global", "shared")),
+                  ("global", "shared") if gpu else ("global",)),
             Param("sg", (1, 2, 3, 4, 6, 8, 16, 32) if gpu else (1,), "shares of a row across the grid"),
             combine_param(NONE, ATOMIC, TWO_PASS, LAST),
         )  # fmt: skip

@@ -84,10 +84,10 @@ class Mma(Family):
         problem = folded(problem)
         clusters = up_to(device.max_cluster, (1, 2, 4, 8))
         chunks = up_to(max(2, 2 * all_chunks(problem, GATHERED)), (2, 4, 8, 16))
+        l1 = (0, 1) if problem.r * problem.s > 1 else (0,)
         return (
             Param("x", ways(problem), "how the input is read", tuple(WAYS[way] for way in ways(problem))),
-            Param("l1", (0, 1) if problem.r * problem.s > 1 else (0,), "input past or through the L1 cache",
-                  ("past", "through")),
+            Param("l1", l1, "input past or through the L1 cache", ("past", "through")[: len(l1)]),
             Param("mt", (1, 2, 3, 4, 5, 6, 8), "pieces of 16 rows a warp"),
             Param("nt", (1, 2, 3, 4, 5, 6, 8), "pieces of 16 columns a warp"),
             Param("wm", (1, 2, 3, 4, 8), "warps over rows"),

@@ -76,15 +76,15 @@ class Textbook(Family):
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
         """Return the step and the shape of a block."""
-        ways = (ROLLED, UNROLLED) if problem.epilogue.pool else (ROLLED,)
+        ways, taken = (ROLLED, UNROLLED) if problem.epilogue.pool else (ROLLED,), steps(problem)
         return (
-            Param("step", steps(problem), "how far the kernel has come", STEP_NAMES),
+            Param("step", taken, "how far the kernel has come", tuple(STEP_NAMES[step] for step in taken)),
             Param("bw", (4, 8, 16, 32), "threads of a block over Q; over K in a gemm step; of a warp"),
             Param("bh", (1, 2, 4, 8, 16, 32),
                   "threads of a block over P; over pixels in a gemm step; warps over these in a tensor step"),
             Param("bk", (1, 2, 4, 8, 16), "threads of a block over K; warps over K in a tensor step"),
             Param("pool", ways, "a window's sums one after the other, or all at once",
-                  ("rolled", "unrolled")),
+                  ("rolled", "unrolled")[: len(ways)]),
         )  # fmt: skip
 
     def rules(self, device: Device) -> tuple[Rule, ...]:
