@@ -88,6 +88,27 @@ def test_the_terms_of_a_kernel_are_those_of_its_counts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("layer", "config", "channels", "pixels"),
+    [
+        ("n4c256h16w16k256r1s1-f16-nhwc", "mma:chunks=8.combine=0.fd=1.l1=0.mb=1.mt=2.nt=4.sb=1.sc=1.sg=1"
+         ".stages=3.wm=2.wn=2.x=0", 128, 64),
+        ("n4c256h16w16k256r1s1-f16-nhwc", "hopper:batch=2.bn=48.chunks=2.cm=1.combine=0.mb=1.pieces=1.sc=2"
+         ".sg=1.stages=4.tall=0.wm=3.wn=2.x=0.xs=1", 192, 96),
+        ("n32c256h56w56k64r1s1-f16", "pointwise:bn=64.chunks=4.keep=0.mb=1.sets=2.stages=8.teams=4.turns=0",
+         64, 256),
+        ("n1c4096h64w64k4096r1s1-f16", "textbook:bh=4.bk=2.bw=32.pool=0.step=7", 64, 128),
+    ],
+)  # fmt: skip
+def test_a_tile_of_a_product_has_its_intensity(layer: str, config: str, channels: int, pixels: int) -> None:
+    """Flops per number that a block stages: in f16, too, those of a tile's sides; per byte half as many."""
+    problem, named = Problem.parse(layer), Config.parse(config)
+    facts = model.estimate(family_of(named.family), problem, H100, named).facts
+    intensity = 2 * channels * pixels / (channels + pixels)
+    assert facts["block_intensity_flops_per_element"] == pytest.approx(intensity)
+    assert facts.get("register_intensity_flops_per_element") != 0.0  # what is not counted is not shown
+
+
+@pytest.mark.parametrize(
     ("changes", "us"),
     [
         (dict(buffers=1), 2 * 14.0), (dict(buffers=0), 2 * 4.0), (dict(turn_cycles=900.0), 2 * 11.0),

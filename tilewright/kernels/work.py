@@ -21,7 +21,8 @@ class Counts:
         combine: how shares of C are combined: NONE, ATOMIC, TWO_PASS or LAST (tile.py).
         partial_bytes: bytes of partial sums written to memory, in total.
         useful: outputs asked for / outputs computed.
-        register_intensity: flops per element loaded into registers (the source's equation).
+        register_intensity: flops per element loaded into registers (the source's equation); 0: not counted,
+            of tensor cores that read shared memory themselves.
         block_intensity: flops per element staged by a block (the source's equation).
         more_launches: launches before and after the main kernel, without those that combine.
         more_bytes: bytes that those read and write, in total.

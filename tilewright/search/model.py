@@ -134,6 +134,8 @@ def gpu_estimate(device: Device, work: GpuWork, k: Coefficients) -> Estimate:
         "register_intensity_flops_per_element": work.register_intensity,
         "block_intensity_flops_per_element": work.block_intensity,
     }
+    if not work.register_intensity:
+        del facts["register_intensity_flops_per_element"]
     if tensor:
         facts["tensor_us"] = tensor * cycle_us
     return Estimate(sum(terms.values()), terms, facts)

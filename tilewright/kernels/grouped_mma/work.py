@@ -59,7 +59,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         partial_bytes=left_bytes(pr, combine),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
         register_intensity=2.0 * INSTRUCTION * short / max(1.0, loads * 256),
-        block_intensity=2.0 * pr.r * pr.s * pr.cg * sums / max(1, tiling.shared_bytes + w_bytes),
+        block_intensity=2.0 * pr.terms * sums * DTYPE_BYTES[pr.dtype] / (tiling.shared_bytes + w_bytes),
         tensor_cycles=short * warps * INSTRUCTION / device.tensor_macs,
     )  # fmt: skip
 

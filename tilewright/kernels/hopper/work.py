@@ -99,7 +99,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         tile_bytes=4.0 * tile,
         useful=pr.n * pr.p * pr.q * pr.kg / (tiling.px_tiles * tiling.nb * tiling.k_tiles * tiling.kb),
         register_intensity=0.0,
-        block_intensity=2.0 * tile * deep / (tiling.w_bytes + tiling.x_bytes * patches / steps),
+        block_intensity=2.0 * tile * deep * size / (tiling.w_bytes + tiling.x_bytes * patches / steps),
         more_launches=int(copied) + 2 * looks,
         more_bytes=float((1 + looks) * pr.x_bytes + moved) if copied else 0.0,
         tensor_cycles=POWER * count * cycles + promoted * _idle(pr, cf, cycles),

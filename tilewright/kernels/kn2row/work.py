@@ -64,6 +64,6 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         combine=combine, partial_bytes=left_bytes(pr, combine),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
         register_intensity=2.0 * INSTRUCTION * products / max(1.0, (x_loads * 4 + w_loads * 4) * 64),
-        block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1.0, x_bytes / 4),
+        block_intensity=2.0 * pr.r * pr.s * pr.c * sums * DTYPE_BYTES[pr.dtype] / max(1.0, x_bytes),
         tensor_cycles=products * warps * INSTRUCTION / device.tensor_macs,
     )  # fmt: skip

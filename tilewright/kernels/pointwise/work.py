@@ -71,6 +71,6 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         more_launches=int(thins(pr)), more_bytes=float(pr.x_bytes + thinned_bytes(pr)) if thins(pr) else 0.0,
         fetch=FETCH, stays=True, cluster_shares=1, cluster_blocks=1, tile_bytes=4.0 * outputs,
         useful=pr.z_elements / (outputs * tiles), register_intensity=0.0,
-        block_intensity=2.0 * outputs * cf["chunks"] * 16 / DTYPE_BYTES[pr.dtype] / (x_bytes + w_bytes),
+        block_intensity=2.0 * outputs * cf["chunks"] * 16 / (x_bytes + w_bytes),
         tensor_cycles=products * product,
     )  # fmt: skip

@@ -56,7 +56,8 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     conflicts = float(max(1 + (apart > 0), min(pr.stride[1], 4)))
     read = bn * 32 / LINE  # cycles to read the filter's part of a product
     products = taps * tall * shape.teams * of_tap
-    x_bytes, w_bytes = patches * channels(pr, chunks) * shape.sent, share * float(tiling.w_bytes)
+    deep = patches * channels(pr, chunks)  # channels of the sum
+    x_bytes, w_bytes = deep * shape.sent, share * float(tiling.w_bytes)
     at_once = 2 if paired(pr) and pr.q % 2 == 0 else 1  # sums that a thread stores from registers
     own = tall * bn / 2 * (STORING / at_once if cf["stay"] else 1.5)  # to store, or to put into the tile
     run = AT_ONCE if sc > 1 else shape.run_out
@@ -78,6 +79,6 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
         fetch=FETCH, stays=bool(cf["stay"]), cluster_shares=1, cluster_blocks=sc, tile_bytes=4.0 * outputs,
         useful=pr.z_elements / (outputs * tiling.tiles), register_intensity=0.0,
-        block_intensity=2.0 * outputs * pr.r * pr.s * channels(pr, chunks) * patches / (x_bytes + w_bytes),
+        block_intensity=2.0 * outputs * pr.r * pr.s * deep * DTYPE_BYTES[pr.dtype] / (x_bytes + w_bytes),
         tensor_cycles=products * product,
     )  # fmt: skip

@@ -41,7 +41,7 @@ FETCHED = 0.6  # relative slots of loads from global memory: the filter's are is
 def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     """Count the work of one block and one thread."""
     runs, tiling, (pixels, channels) = runs_of(pr, cf), tiling_of(pr, cf), piece(pr)
-    threads, steps = 32 * cf["wm"] * cf["wn"], runs.steps(pr)
+    threads, steps, size = 32 * cf["wm"] * cf["wn"], runs.steps(pr), DTYPE_BYTES[pr.dtype]
     pieces = tiling.turns * cf["pt"]  # of pixels, of a warp
     products = pieces * cf["kt"] * steps
     x_loads = pieces * steps * loads(pr, runs)
@@ -72,7 +72,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         combine=combine, partial_bytes=left_bytes(pr, combine),
         tile_bytes=4.0 * sums, useful=pr.z_elements / (sums * tiling.blocks),
         register_intensity=2.0 * INSTRUCTION * products / max(1.0, (fetched + w_loads) * 64),
-        block_intensity=2.0 * pr.r * pr.s * pr.c * sums / max(1, tiling.image.nbytes + tiling.w_bytes),
+        block_intensity=2.0 * pr.terms * sums * size / (tiling.image.nbytes + tiling.w_bytes),
         tensor_cycles=WAITED * products * (threads // 32) * INSTRUCTION / device.tensor_macs,
     )  # fmt: skip
 

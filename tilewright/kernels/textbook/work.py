@@ -149,7 +149,11 @@ def _tensor(pr: Problem, device: Device, cf: Values) -> GpuWork:
         run=16 if pr.layout_out == "nchw" else 2,
     )  # fmt: skip
     cycles = steps * depth * rows * columns * warps / device.tensor_macs
-    return replace(work, tensor_cycles=cycles)
+    down, across = rows * cf["bk"], columns * cf["bh"]  # of a block
+    return replace(
+        work, tensor_cycles=cycles, register_intensity=2.0 * rows * columns / (rows + columns),
+        block_intensity=2.0 * down * across / (down + across),
+    )  # fmt: skip
 
 
 def _work(
