@@ -8,6 +8,7 @@ import html
 import io
 import json
 import math
+import re
 import sys
 import xml.etree.ElementTree
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ import pytest
 
 from tilewright.bench.rows import BenchRow, OurFigure, PeerFigure
 from tilewright.errors import OutputError, StoreError
-from tilewright.report import plot, plot_study, results
+from tilewright.report import gather, plot, plot_study, results
 from tilewright.report.gather import as_csv, of_document
 from tilewright.report.results_table import results_table, short_table
 from tilewright.report.table import BEATS_NOTE, NOISY_NOTE, Table, as_text, bytes_text, markdown, time_text
@@ -83,6 +84,20 @@ def test_csv_has_every_figure_with_its_row_and_column() -> None:
     assert (found["R3", "onnxruntime cold_us"], found["R3", "onednn reason"]) == ("60.0", "crashed")
     assert all(line["value"] for line in lines) and len(found) == len(lines), "of figures and words alone"
     assert {line["row"] for line in lines} == {row["problem"] for row in DOCUMENT["rows"]}
+
+
+def test_two_runs_of_a_study_are_told_apart() -> None:
+    sample = json.loads((Path(__file__).parent / "study_sample.json").read_text())
+    other = {**sample, "device": {**sample["device"], "name": "EPYC"}, "quick": True}
+    both = [of_document("h100 toy", sample), of_document("cpu toy", other)]
+    titles = [table.title for table in gather.tables(both)]
+    assert len(set(titles)) == len(titles)
+    assert all(sample["name"] in title for title in titles) and "(EPYC, " in titles[-1]
+    assert "quick sizes" in titles[-1]
+    name = sample["name"]
+    anchors = re.findall('<section id="([^"]*)">', gather.html("t", both))
+    assert anchors == [f"study-{name}-h100-toy", f"study-{name}-cpu-toy"]
+    assert f'<section id="study-{name}">' in gather.html("t", both[:1])
 
 
 def test_csv_of_a_study_has_every_value_of_its_rows() -> None:

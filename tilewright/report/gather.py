@@ -6,7 +6,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tilewright.report.html.study import study_section
 from tilewright.report.results import Results, checked
 from tilewright.report.results import parse as parse_results
 from tilewright.report.results_table import results_table
-from tilewright.report.study import part_table, study_markdown
+from tilewright.report.study import origin, part_table, study_markdown
 from tilewright.report.table import Table, markdown
 from tilewright.studies.document import StudyResult, is_study
 from tilewright.studies.document import parse as parse_study
@@ -69,11 +69,13 @@ def of_document(name: str, document: Any) -> Gathered:
 
 
 def html(title: str, found: Sequence[Gathered]) -> str:
-    """Return everything as one HTML page."""
+    """Return everything as one HTML page; one of several files of a study is named by its file, too."""
+    studies = Counter(one.results.name for one in found if isinstance(one.results, StudyResult))
     return page(
         title,
         [
-            study_section(one.results) if isinstance(one.results, StudyResult)
+            study_section(one.results, one.name if studies[one.results.name] > 1 else "")
+            if isinstance(one.results, StudyResult)
             else bench_section(one.name, one.results)
             for one in found
         ],
@@ -94,7 +96,9 @@ def tables(found: Sequence[Gathered]) -> list[Table]:
     laid: list[Table] = []
     for one in found:
         if isinstance(one.results, StudyResult):
-            laid += [part_table(part, with_bars=True) for part in one.results.parts]
+            about = f"{one.results.name} ({origin(one.results)})"
+            parts = [part_table(part, with_bars=True) for part in one.results.parts]
+            laid += [replace(part, title=f"{about}: {part.title}") for part in parts]
         else:
             laid.append(results_table(one.results))
     return laid

@@ -132,11 +132,15 @@ def duration(us: float) -> str:
 
 def heading(result: StudyResult) -> str:
     """Return one line: the study, the device, the dates, and the device of the published figures."""
+    return f"{result.title} ({origin(result)}); published: {result.published_on}"
+
+
+def origin(result: StudyResult) -> str:
+    """Say where and when a study was run, and at which sizes."""
     device = result.device.get("name", "unknown device")
     quick = ", quick sizes: not the source's" if result.quick else ""
     days = sorted({part.date[:10] for part in result.parts if part.date} or {result.date[:10]})
-    when = " to ".join(dict.fromkeys((days[0], days[-1])))
-    return f"{result.title} ({device}, {when}{quick}); published: {result.published_on}"
+    return f"{device}, {' to '.join(dict.fromkeys((days[0], days[-1])))}{quick}"
 
 
 def bars(part: PartResult) -> list[str]:

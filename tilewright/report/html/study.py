@@ -16,13 +16,14 @@ from tilewright.studies.document import StudyResult
 from tilewright.studies.study import Column, PartResult, Value, time_us
 
 
-def study_section(result: StudyResult) -> Section:
-    """Lay out one study."""
+def study_section(result: StudyResult, file: str = "") -> Section:
+    """Lay out one study; ``file`` tells it from others of its name."""
     blocks = [paragraph(title_of(result)), paragraph(f"Source: {result.source}.")]
     for part in result.parts:
         blocks += [heading(part.title), *_charts(part, result), _table(part), notes(remarks(part))]
     blocks.append(device_table(result.device))
-    return Section(f"Study {result.name}", tuple(block for block in blocks if block))
+    name = f"Study {result.name}" + (f" ({file})" if file else "")
+    return Section(name, tuple(block for block in blocks if block))
 
 
 def _table(part: PartResult) -> str:
