@@ -433,6 +433,8 @@ def test_a_ladder_is_drawn_with_the_published_figures(tmp_path: Path) -> None:
     assert "published, " in outlined and "published" not in bare
     assert bars[1] == bars[0] + 2  # outlines
     assert "times as fast as step 0" in bare and "45 us" in bare
+    plot_study.draw_study(replace(_ladder((1.0, None)), quick=True), tmp_path / "a.svg")
+    assert "quick sizes" in (tmp_path / "a.svg").read_text()
 
 
 def test_what_is_no_ladder_is_not_drawn(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from tilewright.errors import OutputError
 from tilewright.report.ladder import LADDERS, Row, base, layers, rungs
 from tilewright.report.plot import COLOURS, INK, bare_axes, save
-from tilewright.report.study import duration
+from tilewright.report.study import duration, origin
 from tilewright.report.table import NONE
 from tilewright.studies.document import StudyResult
 
@@ -28,7 +28,7 @@ def draw_study(result: StudyResult, path: Path) -> None:
         raise OutputError("plot: no part of the study has a ladder; nothing to draw")
     rows = ladders[0]
     outlines = f"; outlines: published, {result.published_on}" if _published(rows) else ""
-    title = f"{result.title}\n{rows[0]['layer']}, {result.device['name']}{outlines}"
+    title = f"{result.title}\n{rows[0]['layer']}, {origin(result)}{outlines}"
     save(path, (7.0, 0.4 * len(rows) + 1.4), lambda axes: _ladder(axes, rows, title))
 
 
