@@ -59,7 +59,7 @@ STUDY = Study(
                 for block, grid, time, rate in TABLE_3
             ),
             chart="sweep",
-            note="The grid is the source's; here it follows from the block: rows of one block are one kernel.",
+            note="The grid is the source's; here it follows from the block: so rows of one are one kernel.",
         ),
     ),
 )  # fmt: skip
