@@ -103,7 +103,7 @@ class Family(ABC):
             if problem.math != "tf32":
                 return f"it computes {', '.join((*self.dtypes, 'tf32'))}, not f32, strict or accurate"
         elif problem.dtype not in self.dtypes:
-            return f"it computes {' and '.join(self.dtypes)}, not {problem.dtype}"
+            return f"it computes {', '.join(self.dtypes)}, not {problem.dtype}"
         return too_many(problem)
 
     def inner(self, problem: Problem, device: Device) -> Problem:
