@@ -441,6 +441,19 @@ def test_a_noisy_time_is_marked() -> None:
     assert cells == ["L", "45 us~", "242 us", "L", "45 us", "2 us", "L", "45 us~", "–"]
 
 
+def test_a_time_that_the_host_took_part_of_is_marked() -> None:
+    columns = (Column("layer", "layer"), Column("time_us", "time", "us"))
+    rows = tuple({"layer": "L", "time_us": 45.0, "ci95_us": 0.1, "stolen": share} for share in (0.2, 0.01))
+    shown = part_table(PartResult("t", "ladder", "", columns, rows))
+    assert [row[1] for row in shown.body] == ["45 us~", "45 us"]
+    assert shown.notes == ("~ the host took 20% of the CPU's time while this was measured",)
+    measured = steps._result(Steps("t", (), (Step("s"),), total=True), [
+        {"layer": layer, "step": "s", "time_us": 9.0, "ci95_us": 0.1, "stolen": share}
+        for layer, share in (("L1", 0.3), ("L2", 0.0))
+    ], ())  # fmt: skip
+    assert measured.rows[-1]["stolen"] == 0.3  # of a sum that of its worst term
+
+
 def test_a_speedup_with_a_noisy_time_in_it_is_marked() -> None:
     columns = (Column("layer", "layer"), Column("time_us", "time", "us"), Column("speedup", "speed-up", "x"))
     rows = tuple(

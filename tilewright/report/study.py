@@ -12,7 +12,6 @@ from tilewright.record import is_noisy
 from tilewright.report.table import (
     BEATS_NOTE,
     NOISY_MARK,
-    NOISY_NOTE,
     NONE,
     Table,
     beats_floor,
@@ -20,6 +19,7 @@ from tilewright.report.table import (
     figure_text,
     floor_text,
     markdown,
+    noisy_notes,
     whole_text,
 )
 from tilewright.studies.document import StudyResult
@@ -73,7 +73,7 @@ def _named(row: Mapping[str, Value], width: int) -> str:
 def notes(part: PartResult) -> list[str]:
     """Return the notes: the part's own, and why steps have no time."""
     found = part.note.splitlines()
-    found += [NOISY_NOTE] if any(map(_noisy, part.rows)) else []
+    found += noisy_notes((_noisy(row), _stolen(row)) for row in part.rows)
     found += [BEATS_NOTE] if any(map(_beats_floor, part.rows)) else []
     found += [f"not measured yet: {_some(list(part.left))}"] if part.left else []
     reasons: dict[str, list[str]] = {}
@@ -89,7 +89,13 @@ def notes(part: PartResult) -> list[str]:
 
 def _noisy(row: Mapping[str, Value]) -> bool:
     time, width = row.get("time_us"), row.get("ci95_us")
-    return isinstance(time, float) and isinstance(width, float) and is_noisy(time, width)
+    return isinstance(time, float) and isinstance(width, float) and is_noisy(time, width, _stolen(row))
+
+
+def _stolen(row: Mapping[str, Value]) -> float:
+    """Return the share of the CPU's time that its host took; older files do not have it."""
+    value = row.get("stolen")
+    return value if isinstance(value, float) else 0.0
 
 
 def _beats_floor(row: Mapping[str, Value]) -> bool:

@@ -100,7 +100,7 @@ def _measured(entry: Entry, figure: Measurement) -> Row:
     problem, device = entry.problem, entry.runtime.device
     floor = floor_us(problem, device) if device.rates.source == "calibrated" else None
     return {
-        "time_us": round(figure.cold_us, 3), "ci95_us": round(figure.ci95_us, 3),
+        "time_us": round(figure.cold_us, 3), "ci95_us": round(figure.ci95_us, 3), "stolen": figure.stolen,
         "gflops": problem.flops / figure.cold_us * 1e-3, "floor_us": floor and round(floor, 3),
         "floor_share": floor and floor / figure.cold_us,
         "error_over_bound": entry.check.worst if entry.check else None,
@@ -133,6 +133,7 @@ def _sums(part: Steps, rows: list[Row]) -> list[Row]:
         for key, terms in sums.items():
             if all(isinstance(term, float) for term in terms):
                 row[key] = sum(term for term in terms if isinstance(term, float))
+        row["stolen"] = max(float(one.get("stolen") or 0.0) for one in mine)
         found.append(row)
     return found
 
