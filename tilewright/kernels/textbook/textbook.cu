@@ -12,7 +12,9 @@
 //
 // Under a pool an element of y takes a window of sums: one after the other (SIDE = 1, and the input is read
 // again for each), or all at once (SIDE = POOL_SIZE, a register each). No pool is a pool of size 1.
-// Knobs (spec.py): STEP (step), BW BH BK (bw, bh, bk), SIDE (pool).
+// Knobs (spec.py): STEP (step), BW BH BK (bw, bh, bk), SIDE (pool). K_TILES P_TILES Q_TILES: blocks along each side.
+// THREAD, GROUP, BARRIER and what else CUDA and OpenCL spell differently: dialect.h; SIZE_C, X_AT: sizes.h; POOL_SIZE,
+// before_pool: epilogue.h.
 // Example: 5x5 and a pool of 2, all at once, 16 x 16 x 4: tiles of 36 x 36 inputs for 32 x 32 sums, 5.2 kB.
 
 #include "epilogue.h"

@@ -10,7 +10,9 @@
 //   STEP 5 coalesced     the same, of the transposed filter, [c][k]: what neighbours read are neighbours.
 //                        A first launch writes it to the workspace `turned`.
 //
-// Knobs (spec.py): STEP (step), T (bw).
+// The product's blocks may start while the transpose still runs (CHAIN_NEXT) and then wait for it (CHAIN_WAIT);
+// load_made reads what it wrote. These, and THREAD, GROUP, BARRIER: dialect.h.
+// Knobs (spec.py): STEP (step), T (bw). K_TILES: blocks along K.
 // Example: T = 32, C = 4096: a thread reads 2 x 128 floats of global memory, in place of 2 x 4096.
 
 #include "epilogue.h"
