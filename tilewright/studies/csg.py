@@ -15,6 +15,7 @@ LAYERS = tuple(
 SHRINKING = tuple(layer for layer in LAYERS if layer.name in ("R2", "R6", "R9", "R12", "Y12", "Y18"))
 ALONE = {"sw": 1, "sb": 1, "sc": 1, "sg": 1}
 MORE = (2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 16, 20, 22, 24, 32, 48, 64)
+LED_TO = "Of each {} the best config that the model's order leads to."
 
 STUDY = Study(
     name="csg",
@@ -47,7 +48,7 @@ STUDY = Study(
                 Step("grid", "the thesis's choice", family="direct", pin={**ALONE, "sg": MORE},
                      cpu_pin={"sg": (2, 4, 8, 16)}),
             ),
-            note="Of each level the best config that the model's order leads to.",
+            note=LED_TO.format("level"),
         ),
         Steps(
             "Bank conflicts: padding of the output tile", SHRINKING,
@@ -56,6 +57,7 @@ STUDY = Study(
                 Step("padded", "one float a row", family="direct", pin={"out": 1, "pad": 1}),
                 Step("from registers", "no tile in shared memory", family="direct", pin={"out": 0}),
             ),
+            note=LED_TO.format("way"),
         ),
         Steps(
             "Operational intensity, and what the model makes of it", LAYERS,

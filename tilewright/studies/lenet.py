@@ -8,6 +8,10 @@ LAYERS = (
     StudyLayer("L1", "n10000c1h86w86k4r7s7-f32", quick="n8c1h86w86k4r7s7-f32"),
     StudyLayer("L2", "n10000c4h40w40k16r7s7-f32", quick="n8c4h40w40k16r7s7-f32"),
 )
+SUMS = (
+    "It publishes sums of both layers. Its last two steps are the best configs of direct that the model's "
+    "order leads to."
+)
 
 STUDY = Study(
     name="lenet",
@@ -32,9 +36,8 @@ STUDY = Study(
                 Step("fastest peer", peer="best"),
             ),
             total=True,
-            note="The source gives no sizes: these are what its code fits. It publishes sums of both layers.",
-            quick_note="The source gives no sizes: these are what its code fits, but for the batch. It "
-            "publishes sums of both layers.",
+            note=f"The source gives no sizes: these are what its code fits. {SUMS}",
+            quick_note=f"The source gives no sizes: these are what its code fits, but for the batch. {SUMS}",
         ),
     ),
 )  # fmt: skip
