@@ -20,7 +20,7 @@ from tilewright.store.shipped import shipped_winners
 from tilewright.store.sources import Sources
 
 MOST_OF_KIN = 3  # hints of the records of another device: it may have hundreds, the best first
-ENOUGH_TRIALS = 8  # of a search that its budget ended: so many find 96% of the best speed (docs/search.md)
+ENOUGH_TRIALS = 8  # of a search that its budget ended: so many find 97% of the best speed (docs/search.md)
 
 
 @dataclass(frozen=True)
