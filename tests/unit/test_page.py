@@ -14,7 +14,7 @@ import pytest
 
 from tilewright.cli import main
 from tilewright.report import gather
-from tilewright.report.html.charts import kernel_point, roofline
+from tilewright.report.html.charts import kernel_point, ratios, roofline
 from tilewright.report.html.svg import WIDTH, Axis, legend, number
 
 ROOT = Path(__file__).parents[2]
@@ -144,6 +144,18 @@ def test_a_legend_that_is_wider_than_its_chart_has_more_rows() -> None:
     ends = [float(x) + 7.2 * len(name) for x, name in texts]
     assert len(ends) == 6 and max(ends) <= WIDTH and more == 18
     assert legend(names[:2], 332)[1] == 0
+
+
+@pytest.mark.parametrize(("layers", "labels", "turn"), [
+    (["R1", "R2"], 2, -45), ([f"n1c{c}h28w28k256r3s3p1d2g32-f32-nhwc" for c in range(150)], 38, -90),
+])  # fmt: skip
+def test_names_below_columns_lie_above_the_legend(layers: list[str], labels: int, turn: int) -> None:
+    text = ratios([(layer, {"peer": (2.0, "")}) for layer in layers], ["peer"], "title")
+    found = re.findall(rf"translate\(([0-9.]+) ([0-9.]+)\) rotate\({turn}\)\">([^<]+)<", text)
+    names = [(float(y), name) for _, y, name in found if name != "title"]
+    ((key, height),) = re.findall(r'y="([0-9.]+)" width="10" height="([0-9]+)"/>', text)
+    assert len(names) == labels
+    assert all(y + 6.5 * len(name) <= float(key) + float(height) for y, name in names)
 
 
 def test_the_roof_is_that_of_the_fastest_dtype() -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
+from math import ceil
 from typing import Any
 
 from tilewright.errors import shortened
@@ -32,6 +33,7 @@ from tilewright.report.table import figure_text, whole_text
 
 HEIGHT = 340
 _ROW, _LABELS = 20, 250  # of horizontal bars: height of a row, width of the labels
+_SLANTED, _APART = 12, 13  # of columns: characters of the longest label that is not upright; width of a label
 
 
 def kernel_point(problem: str, us: float, series: int, said: str, hollow: bool = False) -> Point:
@@ -77,13 +79,9 @@ def ratios(
     y = Axis(min(0.5, min(values) * 0.9), max(2.0, max(values) * 1.1), HEIGHT - 86, TOP, True)
     x = Axis(0, len(groups), LEFT, WIDTH - RIGHT)
     each = (x.at(1) - x.at(0)) * 0.8 / len(names)
-    body = rows_of(y, LEFT, WIDTH - RIGHT, title)
-    for place, (layer, peers) in enumerate(groups):
-        middle = x.at(place + 0.5)
-        body.append(
-            f'<text text-anchor="end" transform="translate({middle + 4:.1f} {y.start + 14:.1f}) '
-            f'rotate(-45)">{escape(layer)}</text>'
-        )
+    labels, below = _labels([layer for layer, _ in groups], x, y)
+    body = rows_of(y, LEFT, WIDTH - RIGHT, title) + labels
+    for place, (_, peers) in enumerate(groups):
         for index, name in enumerate(names):
             if name in peers:
                 value, said = peers[name]
@@ -95,8 +93,22 @@ def ratios(
                     f"{tip(said)}</rect>"
                 )
     body.append(f'<path class="one" d="M{LEFT} {y.at(1.0):.1f}H{WIDTH - RIGHT}"/>')
-    key, more = legend(names, HEIGHT - 8)
-    return picture(body + key, HEIGHT + more, title)
+    key, more = legend(names, HEIGHT + below - 8)
+    return picture(body + key, HEIGHT + below + more, title)
+
+
+def _labels(layers: Sequence[str], x: Axis, y: Axis) -> tuple[list[str], float]:
+    """Return the names below columns, of many only some, and the height that long ones need besides."""
+    texts = [shortened(layer, 38, "…") for layer in layers]
+    longest = max(map(len, texts))
+    turn, below = (-45, 0.0) if longest <= _SLANTED else (-90, 7.0 * longest - 54)
+    every = ceil(_APART / (x.at(1) - x.at(0)))
+    parts = [
+        f'<text text-anchor="end" transform="translate({x.at(place + 0.5) + 4:.1f} {y.start + 14:.1f}) '
+        f'rotate({turn})">{escape(texts[place])}</text>'
+        for place in range(0, len(texts), every)
+    ]
+    return parts, below
 
 
 def ladder(bars: Sequence[Bar], unit: str, outline: str = "", limit: float | None = None) -> str:
