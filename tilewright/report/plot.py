@@ -11,7 +11,7 @@ from tilewright.bench.rows import BenchRow
 from tilewright.errors import OutputError, how_to_get
 from tilewright.report.results import Results
 
-# A middle grey and four middle tones, visible on a white page and on a black one.
+# A middle grey and six middle tones, visible on a white page and on a black one.
 INK = "#808080"
 COLOURS = ("#3b8ed0", "#e0823d", "#35a37c", "#b06fc4", "#c9a227", "#d1605e")
 
