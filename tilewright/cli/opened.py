@@ -140,7 +140,7 @@ def asked(
     """
     found = options.layer(layer, dtype, layout, batch)
     if config is None:
-        families = options.families(family, "has one kernel; name that by --config")
+        families = options.families(family, "has one kernel: give --config reference:v=1")
         return Asked(found, Request(found.problem, deterministic, families))
     if family is not None:
         raise options.OptionError(f"--config {config} and --family {family}: give only one of them")

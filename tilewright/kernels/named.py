@@ -90,4 +90,6 @@ def find(text: str, problem: Problem) -> Config:
     what = "is made for other layers" if text in NAMED else "must be family:name=value.name=value, or a name"
     if any(text == one.name for one in FAMILIES):
         what = f"is a family (--family {text}, in Python family={text!r}), no family:name=value.name=value"
+    if text == "reference":
+        what = "is a family of one kernel, reference:v=1"
     raise ConfigError(f"config {shortened(text)!r}: {what}; names that fit {problem}: {names or 'none'}")
