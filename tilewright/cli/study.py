@@ -51,7 +51,7 @@ Budget = Annotated[
     typer.Option(
         "--budget",
         metavar="BUDGET",
-        help="First tune each layer that has no fixed config, for this long: 20s, say.",
+        help="First tune the layers of steps that fix no config or parameter, this long each: 20s, say.",
     ),
 ]
 Part = Annotated[
