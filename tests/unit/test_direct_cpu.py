@@ -149,7 +149,7 @@ def test_a_tile_asks_for_the_output_that_it_stores_itself() -> None:
 
     text = "n4c64h56w56k64r3s3p1-f32"
     assert asks(text) == asks(text + "-nhwc") == 1
-    assert asks("n1c64h56w56k64r3s3p1-f32") == 0  # near
+    assert asks("n1c64h56w56k64r3s3p1-f32") == 1 and asks("n1c64h28w28k64r3s3p1-f32") == 0  # near
     assert asks(text, sg=2, combine=3) == asks(text + "+maxpool2") == asks(text, AVX2, v=8, tw=4) == 0
 
 
