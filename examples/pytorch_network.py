@@ -18,8 +18,10 @@ DTYPES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torc
 
 def is_plain(one):
     """Whether a module is a Conv2d that pads with zeros and computes no more than that."""
-    plain = torch.nn.Conv2d.forward  # a subclass with its own may pad x, or scale the weights, before
-    return getattr(one.forward, "__func__", None) is plain and one.padding_mode == "zeros"
+    if not isinstance(one, torch.nn.Conv2d) or one.padding_mode != "zeros":
+        return False
+    names = "forward", "_conv_forward"  # a subclass with its own may pad x, or scale the weights, before
+    return all(getattr(getattr(one, it), "__func__", None) is getattr(torch.nn.Conv2d, it) for it in names)
 
 
 def padding(conv):

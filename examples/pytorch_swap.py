@@ -11,7 +11,7 @@ import tilewright as tw
 
 try:
     import torch
-    from pytorch_network import example, is_plain, layout_of, problem
+    from pytorch_network import example, is_plain, problem
 except ImportError:
     sys.exit("this example needs PyTorch: in tilewright's folder run pip install -e '.[torch]'")
 
@@ -60,12 +60,12 @@ class Layer(torch.nn.Module):
 
     def compute(self, x, z):
         """Return the same, computed."""
-        x = x.contiguous(memory_format=ORDERS[layout_of(x)])  # as a part of the channels is not
         kind = x.shape, x.stride(), x.dtype, x.device, z is not None
         if kind not in self.planned:
             plan = tw.plan(self.problem(x, z), str(x.device))
             self.planned[kind] = plan, plan.pack(self.conv.weight)
         plan, packed = self.planned[kind]
+        x = x.contiguous(memory_format=ORDERS[plan.problem.layout_in])  # as a part of the channels is not
         return plan(x, packed, bias=self.conv.bias, z=z)
 
 

@@ -100,22 +100,25 @@ def test_corners_that_see_one_tap_would_be_beyond_the_bound(
     assert max(_worst(runtime, problem, seed) for seed in range(3)) > 1
 
 
+@pytest.mark.parametrize("family", (FAMILY, SMALL))
 @pytest.mark.parametrize("layout", ("", "-nhwc"))
-def test_slabs_that_do_not_divide_the_rows(runtime: Runtime, layout: str) -> None:
+def test_slabs_that_do_not_divide_the_rows(runtime: Runtime, layout: str, family: Family) -> None:
     problem = Problem.parse(f"n3c16h22w21k16r3s3p1-f32{layout}")
     known = runtime.device
     runtime.device = replace(known, l2_bytes=250_000)  # so that few rows of tiles fit
     try:
-        config = sample(FAMILY, problem, runtime.device, random.Random(1))
-        found = FAMILY.blueprint(problem, runtime.device, config)
+        config = sample(family, problem, runtime.device, random.Random(1))
+        found = family.blueprint(problem, runtime.device, config)
         assert len({launch.kernel for launch in found.launches}) < len(found.launches)
-        assert 3 * 6 % dict(found.defines)["SLAB_ROWS"]  # six rows of tiles an image
-        assert _worst(runtime, problem, 1) <= 1
+        rows = 3 * {FAMILY: 6, SMALL: 11}[family]  # of tiles
+        assert rows % dict(found.defines)["SLAB_ROWS"]
+        assert _worst(runtime, problem, 1, family) <= 1
     finally:
         runtime.device = known
 
 
-def test_other_vectors(runtime: Runtime) -> None:
+@pytest.mark.parametrize("family", (FAMILY, SMALL))
+def test_other_vectors(runtime: Runtime, family: Family) -> None:
     known = runtime.device
     for lanes in (4, 8):
         if lanes < known.lanes:
@@ -123,7 +126,7 @@ def test_other_vectors(runtime: Runtime) -> None:
             try:
                 for layout in LAYOUTS:
                     problem = Problem.parse(f"n2c19h13w11k37r3s3p1-f32{layout}+bias+relu")
-                    assert _worst(runtime, problem, lanes) <= 1
+                    assert _worst(runtime, problem, lanes, family) <= 1
             finally:
                 runtime.device = known
 

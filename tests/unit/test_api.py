@@ -670,6 +670,27 @@ def z_of(like: Any) -> Any:
     return torch.arange(like.numel()).reshape(like.shape) % 100
 
 
+@pytest.mark.parametrize("layout", ["", "-nhwc"])
+def test_an_output_of_a_subclass_is_made_from_its_own_input(layout: str) -> None:
+    """Subclasses may hand on what they know of an image, and keep it alive."""
+    torch = pytest.importorskip("torch")
+
+    class Named(torch.Tensor):  # type: ignore[misc]
+        def new_empty_strided(self, *given: Any, **named: Any) -> Any:
+            made = super().new_empty_strided(*given, **named)
+            made.place = self.place
+            return made
+
+    plan = tw.plan(f"n2c4h7w9k6r3s2-f32{layout}", device="numpy")
+    packed, order = plan.pack(torch.from_numpy(W)), torch.channels_last if layout else torch.contiguous_format
+    for name in ("a", "b", "a"):
+        x = torch.from_numpy(X).contiguous(memory_format=order).as_subclass(Named)
+        x.place = name
+        y = plan(x, packed)
+        assert type(y) is Named and y.place == name and y.is_contiguous(memory_format=order)
+        near(y.numpy(), expected("n2c4h7w9k6r3s2-f32", X, W))
+
+
 def test_tensors_through_a_plan_of_nhwc() -> None:
     torch = pytest.importorskip("torch")
     plan = tw.plan("n2c4h7w9k6r3s2-f32-nhwc", device="numpy")

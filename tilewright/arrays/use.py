@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -134,61 +135,64 @@ class Outputs:
     """Makes the outputs of calls whose arrays are alike.
 
     Attributes:
-        make: makes one.
+        make: makes one, of an input's library, where that is.
         nbytes: size of each.
         device: where they are.
     """
 
-    make: Callable[[], Array]
+    make: Callable[[Array], Array]
     nbytes: int
     device: str
 
     @classmethod
-    def of(cls, like: ArrayView, shape: Shape, dtype: str, turned: bool) -> Outputs:
-        """Return what makes outputs where an array is, of its library.
+    def of(cls, x: ArrayView, shape: Shape, dtype: str, turned: bool) -> Outputs:
+        """Return what makes the outputs of calls with inputs like x.
 
         Args:
-            like: the array.
+            x: the input.
             shape: of an output in memory, which is dense.
             dtype: its short name.
             turned: whether the caller sees (N, H, W, C) as (N, C, H, W): as a tensor in channels_last.
         """
-        nbytes = math.prod(shape) * DTYPE_BYTES[dtype]
-        return cls(_maker(like, shape, dtype, turned), nbytes, like.device)
+        module, nbytes = sys.modules[x.library], math.prod(shape) * DTYPE_BYTES[dtype]
+        if x.library == "torch":
+            return cls(_maker_of_tensors(shape, getattr(module, FULL[dtype]), turned), nbytes, x.device)
+        there = partial(module.cuda.Device, x.index) if x.library == "cupy" else nullcontext
+        return cls(_maker_of_arrays(module.empty, there, shape, numpy_dtype(dtype), turned), nbytes, x.device)
 
-    def new(self) -> Array:
-        """Return a new one.
+    def new(self, x: ArrayView) -> Array:
+        """Return a new one, for an input.
 
         Raises:
             OutOfMemory: there is no room for it; says how much is needed.
         """
         try:
-            return self.make()
-        except (MemoryError, ValueError, RuntimeError) as error:  # each library's own; or a size overflows
+            return self.make(x.array)
+        except (MemoryError, ValueError, RuntimeError, TypeError) as error:  # its library's; a size overflows
             if self.device != "cpu" and "OutOfMemory" not in type(error).__name__:
                 raise
             what = f"an output of {self.nbytes:,} bytes on {self.device}"
             raise OutOfMemory(f"no room for {what}") from error
 
 
-def _maker(like: ArrayView, shape: Shape, dtype: str, turned: bool) -> Callable[[], Array]:
-    module = sys.modules[like.library]
-    if like.library == "torch":
-        # Like an array of this shape, but one number of memory: empty_like takes half as long as new_empty.
-        whole = like.array.new_empty((1,) * len(shape), dtype=getattr(module, FULL[dtype])).expand(shape)
-        if turned:
-            return partial(module.empty_like, to_nchw(whole), memory_format=module.channels_last)
-        return partial(module.empty_like, whole, memory_format=module.contiguous_format)
-    if like.library == "cupy":
-        make = partial(_empty_there, module, like.index, shape, numpy_dtype(dtype))
-    else:
-        make = partial(module.empty, shape, numpy_dtype(dtype))
-    return (lambda: to_nchw(make())) if turned else make
+def _maker_of_arrays(
+    empty: Callable[..., Array], there: Callable[[], Any], shape: Shape, dtype: Any, turned: bool
+) -> Callable[[Array], Array]:
+    def make(_: Array) -> Array:
+        with there():
+            y = empty(shape, dtype)
+        return to_nchw(y) if turned else y
+
+    return make
 
 
-def _empty_there(cupy: Any, index: int, shape: Shape, dtype: Any) -> Array:
-    with cupy.cuda.Device(index):
-        return cupy.empty(shape, dtype)
+def _maker_of_tensors(shape: Shape, dtype: Any, turned: bool) -> Callable[[Array], Array]:
+    """With its strides said, an output needs no second view of it in channels_last."""
+    strides = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    if turned:
+        (n, h, w, c), (by_n, by_h, by_w, by_c) = shape, strides
+        shape, strides = (n, c, h, w), (by_n, by_c, by_h, by_w)
+    return lambda x: x.new_empty_strided(shape, strides, dtype=dtype)
 
 
 def writable(seen: ArrayView, *inputs: ArrayView) -> None:

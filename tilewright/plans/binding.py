@@ -90,7 +90,7 @@ class Binding:
                 output overlaps an input.
             OutOfMemory: there is no room for the output, or for the copy of an input on a CPU.
         """
-        signature = (layout, type(given["x"].array), *given, *[seen.spec for seen in given.values()])
+        signature = (layout, *given, *[seen.spec for seen in given.values()])
         known = self._known.get(signature)
         fit = known or self._fit(given, layout)
         if "out" in given:
@@ -131,7 +131,7 @@ class Binding:
         """Bind arrays that need no conversion."""
         arrays = {name: seen.array for name, seen in given.items() if name not in ("w", "out")}
         out = given.get("out")
-        y = arrays["y"] = out.array if out else fit.outputs.new()
+        y = arrays["y"] = out.array if out else fit.outputs.new(given["x"])
         return arrays, y
 
     def _looked_at(self, given: Given, fit: _Fit) -> tuple[dict[str, Array], Array]:
@@ -201,7 +201,7 @@ def _residual(z: ArrayView, turned: bool) -> Array:
 
 def _output(x: ArrayView, out: ArrayView | None, fit: _Fit) -> tuple[Array, Array]:
     """Return the kernel's output, and the same array as the caller gets it."""
-    result = out.array if out else fit.outputs.new()
+    result = out.array if out else fit.outputs.new(x)
     view = to_nhwc(result) if fit.back else result
     if out and not (look("out", view) if fit.back else out).contiguous:
         how = _TURNED if fit.back else f"contiguous, as {x.library}.empty makes it"

@@ -1,4 +1,7 @@
-"""Refuses devices in a forked child, which lacks the driver's threads and contexts: calls would hang."""
+"""Refuses devices in a forked child, which lacks the driver's threads and contexts: calls would hang.
+
+Only forks by Python (``os.fork``, multiprocessing) are noticed, not those by a library's own C code.
+"""
 
 from __future__ import annotations
 

@@ -219,7 +219,6 @@ class Chained2(Winograd4):
     side = 4
     taps = (3,)
     growth = 12
-    exact = True
 
 
 class Winograd8(Winograd4):

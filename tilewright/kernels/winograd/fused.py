@@ -105,7 +105,7 @@ class Fused(Family):
     name = "winograd"
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
-        """Refuse dilated filters, too."""
+        """Refuse what only this kernel does not take; ``Winograd`` has refused the rest."""
         return no_gpu(device) or (None if problem.dilation == (1, 1) else "the filter is dilated")
 
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
