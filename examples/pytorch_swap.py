@@ -97,6 +97,7 @@ if __name__ == "__main__":
     network, x = example()
     network, x = network.to(place), x.to(place)
     how = {"mode": "reduce-overhead"} if place == "cuda" else {"backend": "eager"}  # on a GPU as a CUDA graph
+    torch.backends.cudnn.allow_tf32 = False  # so that PyTorch's answer is one in f32, as ours
     with torch.no_grad():
         want = network(x)
         ours = torch.compile(swap(network), fullgraph=True, **how)
