@@ -110,7 +110,7 @@ HOT_INLINE void add_products(wide *sum, const wide *f, acc_t one) { *sum = mul_a
 // Lines of the next tile's filter that are asked for with each channel: all, over the tiles that share one.
 #define NEXT_LINES ((RS * TILE_K * ACC_BYTES + BH * BW * LINE_BYTES - 1) / (BH * BW * LINE_BYTES))
 #define NEXT_STEP (NEXT_LINES * LINE_BYTES / ACC_BYTES)
-#define LINE_VECTORS (VECTOR * ACC_BYTES < LINE_BYTES ? LINE_BYTES / (VECTOR * ACC_BYTES) : 1)  // vectors of a line, at least one
+#define LINE_VECTORS (VECTOR * ACC_BYTES < LINE_BYTES ? LINE_BYTES / (VECTOR * ACC_BYTES) : 1)  // of a line
 #define ASK_FILTER (2048 / ACC_BYTES)  // half a page further in the filter's stream: asked for before it is read
 #define ASK_FOR(p) __builtin_prefetch((const void *)(ulong)(p), 0, 2)  // in the second-level cache; any address
 #define ASK_NEAR(p) __builtin_prefetch((const void *)(ulong)(p), 0, 3)  // in the first-level cache
