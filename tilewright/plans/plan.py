@@ -227,8 +227,7 @@ class Plan:
     @property
     def allocated_bytes(self) -> int:
         """Device memory that it holds now: the workspaces of all its variants."""
-        others = list(self._unaligned.values()) if self._unaligned else ()
-        return self._aligned.own_bytes + sum([one.own_bytes for one in others])
+        return self._aligned.own_bytes + sum([one.own_bytes for one in list(self._unaligned.values())])
 
     def _variant(self, blueprint: Blueprint, spills: bool = False) -> _Variant:
         runtime = self.runtime
