@@ -18,7 +18,8 @@ using std::min;
 #define THREAD(d) ((d) == 0 ? own_fiber->thread : 0)
 #define CHAIN_NEXT()
 #define CHAIN_WAIT()
-#define CHAIN()
+#define CHAIN_BEGIN()
+
 #define SHARED_ARRAY(name) acc_t *name = (acc_t *)shared_store
 #define ASYNC_COMMIT()
 #define ASYNC_WAIT(pending)

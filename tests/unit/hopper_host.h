@@ -22,6 +22,7 @@ void spoil(shared_t to, int bytes) { std::fill_n(&holds[block_of(to)][place_of(t
 #define SHARED_FLAG(name) int *name = 0
 #define CHAIN_NEXT()
 #define CHAIN_WAIT()
+#define CHAIN_BEGIN()
 #define X_PARAM const x_t *x
 #define X_ADDRESS x
 #define X_MOVED 0

@@ -18,7 +18,7 @@ typedef long offset_t;
 #define UNROLL_BY(count)
 #define KERNEL(name) static void name
 #define FOR_EACH(item, count) for (offset_t item = 0; item < (count); item++)
-#define CHAIN()
+#define CHAIN_WAIT()
 #define CLUSTER_BARRIER() (cluster_arrive(), cluster_wait())
 #define CLUSTER_READ() cluster_arrive()
 #define CLUSTER_LEAVE() cluster_wait()

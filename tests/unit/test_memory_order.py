@@ -1,15 +1,22 @@
-"""What kernels must not be early with: shared memory of a cluster, and what the launch before has written."""
+"""What kernels must not be early with: shared memory of a cluster, and what the launch before has written.
+
+A launch may begin while the one before it on the stream ends: ``ACQBULK`` waits for it, ``PREEXIT`` lets the next
+one begin before this one ends.
+"""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from sass import instructions, listing_of
+from test_winners_compile import committed, hungriest
 
 from tilewright.device import for_architecture
 from tilewright.kernels import family_of
+from tilewright.kernels.blueprint import NO_KERNELS, Blueprint, Launch
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem
 from tilewright.search.ranking import rank
@@ -62,3 +69,56 @@ def test_what_the_launch_before_wrote_is_no_constant(
     lines = listing_of(kernel, found, "sm_90", tmp_path)
     assert any(line.startswith("LDG") or " LDG" in line for line in lines)
     assert not any("LDG" in line and "CONSTANT" in line for line in lines)
+
+
+MEMORY = re.compile(r"(@\S+ )?(LDG|LD|LDGSTS|STG|ST|ATOMG?|REDG?|UBLKCP|UTMALDG|UTMASTG)\b")  # SASS
+
+
+def _kernels(blueprint: Blueprint) -> list[Launch]:
+    return [launch for launch in blueprint.launches if launch.kernel not in NO_KERNELS]
+
+
+def _chains() -> list[tuple[str, str]]:
+    """Return a winner for each order of kernels."""
+    found = dict[tuple[str, ...], tuple[str, str]]()
+    for text, chosen in hungriest(committed()):
+        config = Config.parse(chosen)
+        launches = _kernels(family_of(config.family).blueprint(Problem.parse(text), H100, config))
+        found.setdefault(tuple(one.kernel for one in launches), (text, chosen))
+    return list(found.values())
+
+
+def _lines(kernel: str, blueprint: Blueprint, folder: Path) -> list[str]:
+    for program in blueprint.programs:
+        with suppress(StopIteration):
+            return [line.strip() for line in listing_of(kernel, program, "sm_90", folder)]
+    raise AssertionError(f"no {kernel}")
+
+
+@pytest.mark.usefixtures("kept_cache")
+@pytest.mark.parametrize(("text", "chosen"), _chains())
+def test_a_plan_waits_for_what_ran_before_it_and_ends_before_what_runs_behind(
+    text: str, chosen: str, tmp_path: Path
+) -> None:
+    """Its first kernel touches no memory before that; its last lets no blocks take the places of its own."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    config = Config.parse(chosen)
+    blueprint = family_of(config.family).blueprint(Problem.parse(text), H100, config)
+    kernels = _kernels(blueprint)
+    first, last = (_lines(kernels[i].kernel, blueprint, tmp_path) for i in (0, -1))
+    early = first[: next(i for i, line in enumerate(first) if "ACQBULK" in line)]
+    assert not [line for line in early if MEMORY.match(line)]
+    assert not [line for line in last if "PREEXIT" in line]
+
+
+@pytest.mark.usefixtures("kept_cache")
+def test_a_copy_waits_before_the_kernel_behind_it_reads_its_filter(tmp_path: Path) -> None:
+    """What was packed right before the call must be there when the second kernel's blocks take their places."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    text = "n1c128h28w28k128r3s3p1-f16"
+    config = _config("mma", text, x=1)
+    blueprint = family_of("mma").blueprint(Problem.parse(text), H100, config)
+    copy, main = (_lines(one.kernel, blueprint, tmp_path) for one in _kernels(blueprint))
+    assert ["ACQBULK" in line for line in copy if "ACQBULK" in line or "PREEXIT" in line][:2] == [True, False]
+    loads = [i for i, line in enumerate(main) if MEMORY.match(line)]
+    assert loads[0] < next(i for i, line in enumerate(main) if "ACQBULK" in line)

@@ -11,6 +11,7 @@ from tilewright.kernels.tensor_map import TensorMap
 ZERO, CONSTANT = NO_KERNELS = ("zero", "constant")  # launches that a runtime carries out by itself
 EXTRAS = ("bias", "z")  # operands that kernels are given whether the problem has them or not
 UNUSED_BYTES = 64  # of what is bound and never touched
+FOLLOWS = ("FOLLOWS", 1)  # define of a kernel behind another one of its plan (CHAIN_BEGIN)
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Launch:
     problem does not have is bound to an unused buffer. Two names are no kernels: a launch of ``zero`` fills
     its one buffer argument with zero bytes (a memset), one of ``constant`` copies it into constant memory. A
     ``chained`` launch may start while the kernel before it still runs (programmatic dependent launch): its
-    kernel waits (CHAIN). With ``tensor_map`` the first argument is not an address but the tensor map of the
-    data there (CUDA; elsewhere the address).
+    kernel waits (CHAIN_WAIT). On callers' streams the first one is chained, too. With ``tensor_map`` the
+    first argument is not an address but the tensor map of the data there (CUDA; elsewhere the address).
     """
 
     kernel: str

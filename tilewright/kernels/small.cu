@@ -177,7 +177,7 @@ BOUNDED_KERNEL(small, THREADS, MIN_BLOCKS)
  const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y) {
     SHARED_ARRAY(shared);  // [STAGES][IMAGES][C][XH][XP], then the filter, then the item's sums
     SHARED float *filter = shared + STAGES * X_FLOATS, *out = filter + F_FLOATS;
-    CHAIN();
+    CHAIN_WAIT();
 
     // zeros around the rows, and the filter
     for (int e = THREAD(0); e < STAGES * X_FLOATS; e += THREADS) shared[e] = 0.0f;

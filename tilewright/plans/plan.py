@@ -28,6 +28,7 @@ class _Variant:
         blueprint: what was compiled.
         built: the compiled programs.
         launches: each with the program of its kernel.
+        chained: the same for callers' streams: the first may begin while what runs before it ends, too.
         workspace: the memory of each buffer, by its name.
         operands: the same, and what stands for operands that the problem has not.
         own_bytes: of the workspace, but for what another variant lends.
@@ -36,6 +37,7 @@ class _Variant:
     blueprint: Blueprint
     built: tuple[Built, ...]
     launches: Sequence[tuple[Loaded, Launch]]
+    chained: Sequence[tuple[Loaded, Launch]]
     workspace: Mapping[str, Memory]
     operands: Mapping[str, Memory]
     own_bytes: int
@@ -167,7 +169,8 @@ class Plan:
 
         Args:
             memories: by name, one for each of ``problem.operands``; w is what ``pack`` returned.
-            stream: caller's stream handle (CUDA); None: the runtime's.
+            stream: caller's stream handle (CUDA), where the first launch overlaps the end of what runs before
+                it; None: the runtime's, where it does not, so that it can be timed.
 
         Raises:
             ArrayError: an operand is missing or superfluous.
@@ -194,7 +197,8 @@ class Plan:
         aligned = all([memory.aligned for memory in memories.values()])
         variant = self._aligned if aligned else self._unaligned_for(stream)
         bound = {**variant.operands, **memories}
-        return [(code, one, [bound[name] for name in one.args]) for code, one in variant.launches]
+        launches = variant.launches if stream is None else variant.chained
+        return [(code, one, [bound[name] for name in one.args]) for code, one in launches]
 
     def make_unaligned(self) -> bool:
         """Compile the variant for unaligned arrays now; return whether there is one.
@@ -241,8 +245,11 @@ class Plan:
         main = next(iter(loaded.values()))
         loaded |= dict.fromkeys(NO_KERNELS, main)
         launches = [(loaded[launch.kernel], launch) for launch in blueprint.launches]
+        (code, first), *behind = launches
+        chained = [(code, replace(first, chained=True)), *behind]
         own_bytes = sum(buffer.nbytes for buffer in blueprint.workspace if buffer not in self._lent)
-        return _Variant(blueprint, built, launches, workspace, workspace | self._unused, own_bytes)
+        operands = workspace | self._unused
+        return _Variant(blueprint, built, launches, chained, workspace, operands, own_bytes)
 
     def _alloc(self, buffer: Buffer) -> Memory:
         memory = self.runtime.alloc(buffer.nbytes)

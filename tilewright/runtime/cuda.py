@@ -21,6 +21,7 @@ from tilewright.runtime.pending import one_by_one
 from tilewright.runtime.tensor_map import MappedKernel
 
 CONSTANT_FILTER = "constant_filter"  # its name in dialect.h
+CHAINS_IN_GRAPHS = 12030  # version of the driver's API
 _STATIC_SHARED = 40 << 10  # the limit without asking is 48 KB with what kernels declare themselves
 
 
@@ -70,9 +71,11 @@ class CudaRuntime:
         self._streams: dict[int, Any] = {}
         self._stream = 0
         self.device = rates.calibrated(facts(driver, self._gpu, index))
-        # Whether a launch may overlap the one before it: since Hopper, and a late cuda.core.
+        # Whether a launch may overlap the one before it: since Hopper, a driver that records that in graphs,
+        # and a late cuda.core.
         knows = hasattr(self._core.LaunchConfig, "programmatic_stream_serialization")
-        self._chains = knows and self.device.capability >= CHAINED
+        records = int(check(driver.cuDriverGetVersion())) >= CHAINS_IN_GRAPHS
+        self._chains = knows and records and self.device.capability >= CHAINED
         self._quiet, self._clock = self._queues()
 
     @in_context

@@ -28,8 +28,12 @@
 //   FENCE_EACH FENCE_ALL    a fence by each thread before a barrier, or behind it by one thread for all of the block:
 //                           the language has one of them (tile.h, arrive_last)
 //   CLUSTER_READ CLUSTER_LEAVE   this thread has read what it needs of other blocks' shared memory; wait for all others
-//   CHAIN_NEXT CHAIN_WAIT   in a kernel of several launches: let the next one's blocks take their places
-//                           early; wait until the one before is done (Launch.chained). CHAIN: both
+//   CHAIN_WAIT              wait until the launch before this one is done: it may still run when this one begins
+//                           (Launch.chained). First in every kernel, for another plan may have made what it reads
+//   CHAIN_BEGIN             the same where FOLLOWS is not set: a kernel behind another one of its plan reads what was
+//                           there before the plan, and has its own CHAIN_WAIT before it reads what that one makes
+//   CHAIN_NEXT              let the blocks of the plan's next launch take their places; never in its last one, since
+//                           blocks of another plan would take those of this one's waves
 //   ASYNC_* async_copy_*    global-to-shared copies of a word or four that do not pass through registers
 //                           where the device can do that (sm_80 and later); plain copies elsewhere
 
@@ -71,7 +75,11 @@ INLINE unsigned short float_bfloat(float v) {
 }
 #endif
 
-#define CHAIN() CHAIN_NEXT(); CHAIN_WAIT()
+#if defined(FOLLOWS) && FOLLOWS  // another launch of the plan comes before it
+#define CHAIN_BEGIN()
+#else
+#define CHAIN_BEGIN() CHAIN_WAIT()
+#endif
 
 #if defined(OFFSET64) && OFFSET64
 typedef long offset_t;

@@ -52,8 +52,11 @@ typedef struct {
 
 INLINE Place find_place(int id) {
     Place at;
+#if COMBINE == TWO_PASS
     CHAIN_NEXT();
-    if (!WAITS_LATE) CHAIN_WAIT();
+#endif
+    if (WAITS_LATE) CHAIN_BEGIN();
+    else CHAIN_WAIT();
     at.sc = id % SC;
     at.sg = id / SC % SG;
     at.tile = id / SPLITS;
@@ -175,7 +178,7 @@ BOUNDED_KERNEL(sum_shares, SUM_THREADS, 1)
 (const GLOBAL acc_t *RESTRICT partial, const GLOBAL out_t *RESTRICT bias, const GLOBAL out_t *RESTRICT z,
  GLOBAL final_t *RESTRICT y SCALE_PARAMETER) {
     offset_t i = (offset_t)GROUP(0) * SUM_THREADS + THREAD(0);
-    CHAIN();
+    CHAIN_WAIT();
     if (i >= Y_FLOATS) return;
 #if POOL
     offset_t pixel = Y_NHWC ? i / (GROUPS_ * K) : i, image = pixel / (YP * YQ);

@@ -29,7 +29,8 @@ INLINE float input_at(const GLOBAL float *x, offset_t px, int c, int r, int s) {
 }
 
 BOUNDED_KERNEL(im2col, THREADS, 1)(const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT columns) {
-    CHAIN();
+    CHAIN_WAIT();
+    CHAIN_NEXT();
 #if TURNED
     SHARED_ARRAY(turned);  // [channel][33]
     const int across = THREAD(0) % 32, down = THREAD(0) / 32, rs = GROUP(0) / PX_TILES % RS;

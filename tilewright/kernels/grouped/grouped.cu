@@ -168,6 +168,7 @@ INLINE void store_item(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
 BOUNDED_KERNEL(grouped, MAX_THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y SCALE_PARAMETER) {
+    CHAIN_WAIT();
     FOR_EACH(item, ITEMS) {
         Item at = find_item(item);
         int c0 = ACROSS ? at.k : at.k / KG * CG, h0 = at.p * STR_H - PAD_T, w0 = at.q * STR_W - PAD_L;

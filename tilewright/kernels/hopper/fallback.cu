@@ -156,7 +156,6 @@ BOUNDED_KERNEL(fallback, THREADS, 1)
     SHARED_ARRAY(shared);
     SHARED_FLAG(any);
     const GLOBAL acc_t *misfits = w + (offset_t)MISFITS_AT, *exact = misfits + GROUPS_ * W_ROWS;
-    CHAIN_NEXT();
     const int row = any_unfit(misfits, THREAD(0), GROUPS_ * W_ROWS, THREADS);
     CHAIN_WAIT();
     const int all = unfit(load_fresh(found + 1), (offset_t)N * H * W * C_ALL);

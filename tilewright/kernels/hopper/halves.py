@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.arithmetic import ceil_div, offset64
-from tilewright.kernels.blueprint import Blueprint, Buffer, Launch
+from tilewright.kernels.blueprint import FOLLOWS, Blueprint, Buffer, Launch
 from tilewright.kernels.products import HALVES
 from tilewright.kernels.untuned.nhwc import COPY_THREADS, copied_first, copy_of
 from tilewright.problem import Problem
@@ -27,7 +27,7 @@ def halved_first(blueprint: Blueprint, pr: Problem, chunks: int) -> Blueprint:
     blocks, copy = _blocks(pr), copy_of(pr, chunks, 2)
     split = copied_first(blueprint, copy._replace(
         launch=replace(copy.launch, args=("x", "copied", MOVED), chained=True),
-        defines=copy.defines | dict(COPIED_AS=HALVES, BLOCKS=blocks),
+        defines=copy.defines | dict([FOLLOWS], COPIED_AS=HALVES, BLOCKS=blocks),
     ))  # fmt: skip
     largest = dict(COUNT=pr.x_elements, OFFSET64=offset64(4 * pr.x_elements), BLOCKS=blocks)
     return replace(

@@ -225,7 +225,8 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
     static_assert(BARS_FROM + 16 * (STAGES + X_BARS) + 16 + 8 * RAW_STAGES == SHARED_END, "layout.py: barriers");
     static_assert(SHARED_END + 1024 <= SHARED_BYTES, "tile.py: sizes");
 #endif
-    CHAIN_NEXT();
+    CHAIN_BEGIN();
+    if (PRODUCTS == HALVES) CHAIN_NEXT();
     const Block b = find_block(GROUP(0), X_ADDRESS, w, X_MOVED);
     sum_up(y, bias, z, w, shared, &b SCALE_ARGUMENT);
 #if COMBINE == LAST

@@ -10,6 +10,7 @@
 
 BOUNDED_KERNEL(largest, 256, 1)(const GLOBAL unsigned *RESTRICT x, GLOBAL int *RESTRICT found) {
     SHARED_FLAG(most);
+    CHAIN_WAIT();
     CHAIN_NEXT();
     int size = 0;
     for (offset_t first = (offset_t)GROUP(0) * 256 + THREAD(0); first < COUNT; first += 8 * 256 * BLOCKS) {

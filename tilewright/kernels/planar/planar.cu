@@ -50,7 +50,7 @@ BOUNDED_KERNEL(planar, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL unsigned char *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y) {
     ALIGNED_ARRAY(shared);
-    CHAIN();
+    CHAIN_WAIT();
     make_tiles(shared, x, w, bias, z, y);
 #if SC > 1
     const Block b = find_block(GROUP(0));

@@ -38,6 +38,6 @@ BOUNDED_KERNEL(pointwise, THREADS, MIN_BLOCKS)
 (X_PARAM, const GLOBAL unsigned char *RESTRICT w, const GLOBAL out_t *RESTRICT bias, const GLOBAL out_t *RESTRICT z,
  GLOBAL done_t *RESTRICT y) {
     ALIGNED_ARRAY(shared);
-    CHAIN();
+    CHAIN_WAIT();
     make_tiles(shared, X_GIVEN, w, bias, z, y);
 }

@@ -52,7 +52,8 @@ BOUNDED_KERNEL(transform_input, THREADS, 1)(const GLOBAL float *RESTRICT x, GLOB
     const offset_t item = (offset_t)GROUP(0) * THREADS + THREAD(0);
     const int along = BLOCK_T / (X_NHWC ? 1 : RUN_IN);  // threads side by side
     const int t0 = item % along * (X_NHWC ? 1 : RUN_IN), c0 = item / along * (X_NHWC ? RUN_IN : 1);
-    CHAIN();
+    CHAIN_WAIT();
+    CHAIN_NEXT();
     if (c0 >= BLOCK_C) return;
     float x_run[BLOCKS][RUN_IN], below[BELOW][RUN_IN], sum[RUN_IN];
     UNROLL for (int block = 0; block < BLOCKS; block++) {
@@ -84,7 +85,7 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
     const offset_t item = (offset_t)GROUP(0) * THREADS + THREAD(0);
     const int fast = (Y_NHWC ? BLOCK_K : BLOCK_T) / RUN_OUT, first = item % fast * RUN_OUT, other = item / fast;
     const int k0 = Y_NHWC ? first : other, t0 = Y_NHWC ? other : first;
-    CHAIN();
+    CHAIN_WAIT();
     if (other >= (Y_NHWC ? BLOCK_T : BLOCK_K)) return;
     float y_run[BLOCKS][RUN_OUT], below[BELOW][RUN_OUT], product[RUN_OUT];
     UNROLL for (int block = 0; block < BLOCKS; block++) clear(RUN_OUT, y_run[block]);

@@ -92,6 +92,7 @@ BOUNDED_KERNEL(textbook, THREADS, 1)
 #if STEP != 0
     SHARED_ARRAY(tile);
 #endif
+    CHAIN_WAIT();
     const Mine me = find_mine();
     const int row = me.row * POOL_STRIDE * STRIDE_H, column = me.column * POOL_STRIDE * STRIDE_W;  // in the tile
     float found = POOL_NOTHING;

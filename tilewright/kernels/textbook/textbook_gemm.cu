@@ -39,6 +39,7 @@ BOUNDED_KERNEL(transpose, THREADS, 1)(const GLOBAL float *RESTRICT w, GLOBAL flo
     SHARED_ARRAY(tile);
     const int across = THREAD(0) % T, down = THREAD(0) / T;
     const int k0 = GROUP(0) % K_TILES * T, c0 = GROUP(0) / K_TILES * T;
+    CHAIN_WAIT();
     CHAIN_NEXT();
     if (k0 + down < SIZE_K && c0 + across < SIZE_C)
         tile[down * PITCH + across] = w[(offset_t)(k0 + down) * SIZE_C + c0 + across];

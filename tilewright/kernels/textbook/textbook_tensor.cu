@@ -59,6 +59,7 @@ INLINE void stage(SHARED unsigned *ws, SHARED unsigned *xs, const GLOBAL in_t *w
 BOUNDED_KERNEL(textbook_tensor, THREADS, 1)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL in_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL out_t *RESTRICT y) {
+    CHAIN_WAIT();
     const int lane = THREAD(0) % 32, warp = THREAD(0) / 32;
     const int row = warp % BK * (16 * MT), column = warp / BK * (8 * NT);  // of the warp's tile in the block's
     const int k0 = GROUP(0) % K_TILES * KB;

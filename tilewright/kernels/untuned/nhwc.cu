@@ -94,6 +94,7 @@ INLINE void load_numbers(x_t numbers[THREAD_PIXELS][EACH], const GLOBAL x_t *x, 
 
 BOUNDED_KERNEL(nhwc, 256, 1)(const GLOBAL x_t *RESTRICT x, GLOBAL unsigned *RESTRICT to FOUND) {
     int first, chunk;
+    CHAIN_BEGIN();
     CHAIN_NEXT();
 #if X_NHWC
     offset_t item = (offset_t)GROUP(0) * 256 + THREAD(0);
@@ -106,7 +107,7 @@ BOUNDED_KERNEL(nhwc, 256, 1)(const GLOBAL x_t *RESTRICT x, GLOBAL unsigned *REST
 #endif
     x_t many[THREAD_PIXELS][EACH];
     load_numbers(many, x, first, chunk);
-    CHAIN_WAIT();  // the kernel before reads x too
+    CHAIN_WAIT();
 #if COPIED_AS == HALVES
     SHARED_FLAG(most);
     const int largest = largest_of_block(THREAD(0) < BLOCKS ? fresh_int(found + 2 + THREAD(0)) : 0, most);

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tilewright.arithmetic import ceil_div, offset64
-from tilewright.kernels.blueprint import Blueprint, Buffer, Launch
+from tilewright.kernels.blueprint import FOLLOWS, Blueprint, Buffer, Launch
 from tilewright.kernels.products import in_chunk
 from tilewright.kernels.word import dtype_code
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
@@ -40,7 +40,8 @@ def copied_first(blueprint: Blueprint, copy: Copy) -> Blueprint:
     main, *behind = blueprint.launches
     args = tuple("copied" if arg == "x" else arg for arg in main.args)
     return replace(
-        blueprint, launches=(copy.launch, replace(main, args=args, chained=True), *behind),
+        blueprint, defines=(*blueprint.defines, FOLLOWS),
+        launches=(copy.launch, replace(main, args=args, chained=True), *behind),
         workspace=(*blueprint.workspace, Buffer("copied", copy.nbytes)),
         parts=(Blueprint(copy.source, tuple(copy.defines.items()), (), packed_bytes=0), *blueprint.parts),
     )  # fmt: skip

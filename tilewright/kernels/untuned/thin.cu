@@ -18,6 +18,7 @@ typedef unsigned short number_t;
 BOUNDED_KERNEL(thin, 256, 1)(const GLOBAL number_t *RESTRICT x, GLOBAL number_t *RESTRICT to) {
     number_t rows[ITEMS][WIDE];
     const offset_t first = (offset_t)GROUP(0) * (256 * ITEMS) + THREAD(0);
+    CHAIN_WAIT();
     CHAIN_NEXT();
     UNROLL for (int i = 0; i < ITEMS; i++) {
         const offset_t item = first + i * 256, row = item / OF_ROW;
@@ -29,7 +30,6 @@ BOUNDED_KERNEL(thin, 256, 1)(const GLOBAL number_t *RESTRICT x, GLOBAL number_t 
         rows[i][0] = from[0];
 #endif
     }
-    CHAIN_WAIT();  // the kernel before reads what was copied for it
     UNROLL for (int i = 0; i < ITEMS; i++) {
         const offset_t item = first + i * 256, row = item / OF_ROW;
         number_t kept[EACH];

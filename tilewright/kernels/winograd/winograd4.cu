@@ -54,7 +54,8 @@ INLINE int first_tile(const GLOBAL unsigned *drawn) {
 BOUNDED_KERNEL(transform_input, THREADS, 1)
 (const GLOBAL float *RESTRICT x, GLOBAL float *RESTRICT tiles, const GLOBAL unsigned *drawn) {
     offset_t item = (offset_t)GROUP(0) * THREADS + THREAD(0);
-    CHAIN();
+    CHAIN_WAIT();
+    CHAIN_NEXT();
     int c = X_NHWC ? item % SIZE_C : item / SLAB_TILES, in_slab = X_NHWC ? item / SIZE_C : item % SLAB_TILES;
     int t = first_tile(drawn) + in_slab;
     if (item >= (offset_t)SIZE_C * SLAB_TILES || t >= TILES_ALL) return;
@@ -107,7 +108,7 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
 (const GLOBAL float *RESTRICT products, const GLOBAL float *RESTRICT bias, const GLOBAL float *RESTRICT z,
  GLOBAL float *RESTRICT y, GLOBAL unsigned *drawn) {
     offset_t item = (offset_t)GROUP(0) * THREADS + THREAD(0);
-    CHAIN();
+    CHAIN_WAIT();
     int k = Y_NHWC ? item % SIZE_K : item / SLAB_TILES, in_slab = Y_NHWC ? item / SIZE_K : item % SLAB_TILES;
     int t = first_tile(drawn) + in_slab;
 #if SLABS > 1

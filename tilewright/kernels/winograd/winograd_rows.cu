@@ -95,7 +95,7 @@ BOUNDED_KERNEL(winograd_rows, THREADS, MIN_BLOCKS)
  const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y) {
     SHARED_ARRAY(shared);  // xs, then the filter [POINTS][C][R][KP]
     SHARED float *xs = shared, *filter = shared + X_FLOATS;
-    CHAIN();
+    CHAIN_WAIT();
     for (int e = THREAD(0); e < POINTS * C * R * KP; e += THREADS) filter[e] = w[e];
 
     NO_UNROLL for (int item = GROUP(0); item < ITEMS; item += GRID) {

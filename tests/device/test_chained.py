@@ -1,0 +1,135 @@
+"""Calls that begin while what runs before them on the stream ends: they must not read what is not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tilewright.dtypes import FULL
+from tilewright.errors import DeviceError
+from tilewright.problem import Problem
+from tilewright.runtime import open_runtime
+
+pytestmark = pytest.mark.gpu
+ROUNDS = 40
+LAYERS = [
+    ("direct", "n1c64h28w28k64r3s3p1-f32"),
+    ("gemm", "n1c256h28w28k256r1s1-f32"),
+    ("gemv", "n1c512h1w1k512r1s1-f32-nhwc"),
+    ("grouped", "n1c64h56w56k64r3s3p1g64-f32"),
+    ("grouped_mma", "n1c64h56w56k64r3s3p1g8-f16-nhwc"),
+    ("hopper", "n1c128h28w28k128r3s3p1-f16-nhwc"),
+    ("hopper", "n1c128h28w28k128r3s3p1-f16"),
+    ("hopper", "n1c128h28w28k128r3s3p1-accurate-nhwc"),
+    ("im2col", "n1c64h28w28k64r3s3p1-f32"),
+    ("kn2row", "n1c64h96w96k3r7s7p3-f16-nhwc"),
+    ("mma", "n1c64h28w28k64r3s3p1-f16-nhwc"),
+    ("mma", "n1c64h28w28k64r3s3p1-f16"),
+    ("narrow", "n1c32h96w96k3r3s3p1-f32"),
+    ("planar", "n16c256h14w14k256r1s1-f16"),
+    ("pointwise", "n8c256h28w28k256r1s1-f16"),
+    ("pointwise", "n8c256h28w28k256r1s1u2-f16"),
+    ("shifted", "n8c128h28w28k128r3s3p1-f16"),
+    ("small", "n64c4h24w24k4r3s3p1-f32"),
+    ("stem", "n2c3h64w64k32r3s3p1-f16-nhwc"),
+    ("strassen", "n1c1024h32w32k1024r1s1-f32"),
+    ("toeplitz", "n1c64h56w56k64r3s3p1g64-f16"),
+    ("winograd", "n1c64h28w28k64r3s3p1-f32"),
+    ("winograd4", "n1c64h28w28k64r3s3p1-f32"),
+    ("winograd_rows", "n64c4h24w24k4r7s7p3-f32"),
+]
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    try:
+        open_runtime("cuda")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    return pytest.importorskip("torch")
+
+
+class Sequence:
+    """What a network does: each call reads what the one before wrote, and writes over what that one read."""
+
+    def __init__(self, torch: Any, text: str, family: str) -> None:
+        """Plan the layer; inputs and filters are random."""
+        self.torch, problem = torch, Problem.parse(text)
+        torch.manual_seed(0)
+        self.plan = tw.plan(problem, "cuda", family=family, deterministic=True)
+        kind, terms = getattr(torch, FULL[problem.dtype]), problem.c // problem.groups * problem.r * problem.s
+        self.inputs = [torch.randn(problem.x_shape, device="cuda").to(kind) for _ in range(3)]
+        self.filters = [(torch.randn(problem.w_shape, device="cuda") / terms**0.5).to(kind) for _ in range(2)]
+        self.x, self.w = torch.empty_like(self.inputs[0]), torch.empty_like(self.filters[0])
+        self.y = torch.empty(problem.y_shape, device="cuda", dtype=kind)
+        self.back = problem.x_shape == problem.y_shape
+        self.packed = self.plan.pack(self.filters[0])
+
+    def step(self, i: int, packs: bool, wait: Callable[[], object]) -> Any:
+        """Run the layer on a new input, and if shapes allow it on its output twice."""
+        self.x.copy_(self.inputs[i % 3])
+        wait()
+        if packs:
+            self.w.copy_(self.filters[i % 2])
+            wait()
+            self.packed = self.plan.pack(self.w)
+            wait()
+        self.plan(self.x, self.packed, out=self.y)
+        wait()
+        for source, target in ((self.y, self.x), (self.x, self.y)) if self.back else ():
+            self.plan(source, self.packed, out=target)
+            wait()
+        return self.y.clone()
+
+    def steps(self, packs: bool, wait: Callable[[], object] = lambda: None) -> Any:
+        """Return all outputs, with ``wait`` after each launch."""
+        return self.torch.stack([self.step(i, packs, wait) for i in range(ROUNDS)])
+
+
+@pytest.mark.parametrize(("family", "text"), LAYERS)
+def test_calls_behind_one_another_answer_as_calls_apart(family: str, text: str, torch: Any) -> None:
+    """Bits are the same, also where the filter was packed right before, and in a graph."""
+    sequence = Sequence(torch, text, family)
+    for packs in (True, False):
+        want = sequence.steps(packs, torch.cuda.synchronize)
+        assert want.isfinite().all() and len(want.flatten(1).unique(dim=0)) == (6 if packs else 3)
+        for _ in range(3):
+            assert torch.equal(sequence.steps(packs), want)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = sequence.steps(packs=False)
+    for _ in range(3):
+        kept.zero_()
+        graph.replay()
+        assert torch.equal(kept, want)
+
+
+def test_a_call_behind_two_streams_waits_for_both(torch: Any) -> None:
+    """Also in a graph, where the call's launch has two before it."""
+    sequence = Sequence(torch, "n1c256h28w28k256r1s1-f32", "gemm")
+    plan, packed, source = sequence.plan, sequence.packed, sequence.inputs[0]
+    side, slow = torch.cuda.Stream(), torch.randn(4096, 4096, device="cuda")
+    want = plan(source, packed)
+
+    def forked() -> Any:
+        sequence.x.zero_()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            sequence.x.copy_(source + (slow @ slow).sum() * 0)
+        plan(source, packed, out=sequence.y)
+        torch.cuda.current_stream().wait_stream(side)
+        return plan(sequence.x, packed)
+
+    assert torch.equal(forked(), want)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = forked()
+    for _ in range(3):
+        y.zero_()
+        graph.replay()
+        assert torch.equal(y, want)
