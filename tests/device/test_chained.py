@@ -1,4 +1,4 @@
-"""Calls that begin while what runs before them on the stream ends: they must not read what is not there yet."""
+"""Calls that begin while what runs before them on the stream ends must not read what is not there yet."""
 
 from __future__ import annotations
 

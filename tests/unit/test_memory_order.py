@@ -1,7 +1,7 @@
 """What kernels must not be early with: shared memory of a cluster, and what the launch before has written.
 
-A launch may begin while the one before it on the stream ends: ``ACQBULK`` waits for it, ``PREEXIT`` lets the next
-one begin before this one ends.
+A launch may begin while the one before it on the stream ends: ``ACQBULK`` waits for it, ``PREEXIT`` lets the
+next one begin before this one ends.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def test_a_plan_waits_for_what_ran_before_it_and_ends_before_what_runs_behind(
 
 @pytest.mark.usefixtures("kept_cache")
 def test_a_copy_waits_before_the_kernel_behind_it_reads_its_filter(tmp_path: Path) -> None:
-    """What was packed right before the call must be there when the second kernel's blocks take their places."""
+    """What was packed right before a call must be there when the second kernel's blocks take places."""
     pytest.importorskip("cuda.bindings.nvrtc")
     text = "n1c128h28w28k128r3s3p1-f16"
     config = _config("mma", text, x=1)
