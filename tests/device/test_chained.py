@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -13,9 +14,18 @@ from tilewright.dtypes import FULL
 from tilewright.errors import DeviceError
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
+from tilewright.runtime.nvrtc import import_core
 
 pytestmark = pytest.mark.gpu
 ROUNDS = 40
+# A kernel of somebody else that lets the next one begin at once, and writes late.
+SLOW = r"""
+extern "C" __global__ void slow(const int *from, int *to, int words) {
+    asm volatile("griddepcontrol.launch_dependents;");
+    for (long long start = clock64(); clock64() - start < 60000;) {}
+    for (int i = blockIdx.x * 256 + threadIdx.x; i < words; i += gridDim.x * 256) to[i] = from[i];
+}
+"""
 LAYERS = [
     ("direct", "n1c64h28w28k64r3s3p1-f32"),
     ("gemm", "n1c256h28w28k256r1s1-f32"),
@@ -54,6 +64,27 @@ def torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return pytest.importorskip("torch")
 
 
+class Slow:
+    """Copies a tensor by a kernel during which the next one may begin."""
+
+    def __init__(self, torch: Any) -> None:
+        """Compile it; skips the test on a device where no kernel begins early."""
+        if torch.cuda.get_device_capability() < (9, 0):
+            pytest.skip("launches overlap since sm_90")
+        self.core, self.current = import_core(), torch.cuda.current_stream
+        major, minor = torch.cuda.get_device_capability()
+        options = self.core.ProgramOptions(arch=f"sm_{major}{minor}")
+        self.kernel = self.core.Program(SLOW, "c++", options).compile("cubin").get_kernel("slow")
+
+    def copy(self, source: Any, target: Any) -> None:
+        """Enqueue it on the current stream, of PyTorch."""
+        stream = self.core.Stream.from_handle(self.current().cuda_stream)
+        words = source.numel() * source.element_size() // 4
+        config = self.core.LaunchConfig(grid=16, block=256)
+        at = source.data_ptr(), target.data_ptr(), np.int32(words)
+        self.core.launch(stream, config, self.kernel, *at)
+
+
 class Sequence:
     """What a network does: each call reads what the one before wrote, and writes over what that one read."""
 
@@ -67,6 +98,7 @@ class Sequence:
         self.filters = [(torch.randn(problem.w_shape, device="cuda") / terms**0.5).to(kind) for _ in range(2)]
         self.x, self.w = torch.empty_like(self.inputs[0]), torch.empty_like(self.filters[0])
         self.y = torch.empty(problem.y_shape, device="cuda", dtype=kind)
+        self.y2 = torch.empty_like(self.y)
         self.back = problem.x_shape == problem.y_shape
         self.packed = self.plan.pack(self.filters[0])
 
@@ -89,6 +121,23 @@ class Sequence:
     def steps(self, packs: bool, wait: Callable[[], object] = lambda: None) -> Any:
         """Return all outputs, with ``wait`` after each launch."""
         return self.torch.stack([self.step(i, packs, wait) for i in range(ROUNDS)])
+
+
+@pytest.mark.parametrize(("family", "text"), LAYERS)
+def test_a_call_waits_for_a_kernel_that_lets_it_begin_early(family: str, text: str, torch: Any) -> None:
+    slow, sequence = Slow(torch), Sequence(torch, text, family)
+    plan, packed, y = sequence.plan, sequence.packed, sequence.y
+    wants = [plan(x, packed) for x in sequence.inputs]
+    for i in range(6):
+        sequence.x.zero_()
+        torch.cuda.synchronize()
+        slow.copy(sequence.inputs[i % 3], sequence.x)
+        plan(sequence.x, packed, out=y)
+        assert torch.equal(y, wants[i % 3])
+        torch.cuda.synchronize()
+        slow.copy(y, sequence.y2)  # reads what the next one writes
+        plan(sequence.inputs[(i + 1) % 3], packed, out=y)
+        assert torch.equal(sequence.y2, wants[i % 3])
 
 
 @pytest.mark.parametrize(("family", "text"), LAYERS)
