@@ -1,16 +1,22 @@
-"""Time a whole ResNet-50 on a GPU, by PyTorch and by ours: ``python benchmarks/time_network.py``.
+"""Time a whole ResNet-50, by PyTorch and by ours: ``python benchmarks/time_network.py``.
 
 Batch norms are folded into the convolutions, as for inference; weights and input are random. Runs follow one
-another, with warm caches. ``--budget 2s`` tunes the layers first: some two minutes for each kind.
+another, with warm caches. On a GPU the ways are PyTorch's calls, and CUDA graphs of them and of what
+torch.compile makes; on a CPU there are no graphs, but ONNX Runtime if it is installed. ``--budget 2s`` tunes
+the layers first: some two minutes for each kind.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import io
 import json
+import os
 import statistics
 import sys
+import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,14 +26,15 @@ sys.path[:0] = [str(HERE), str(HERE / "examples")]
 try:
     import torch
 except ImportError:
-    sys.exit("this needs PyTorch and a GPU: in tilewright's folder run pip install -e '.[cuda,torch]'")
+    sys.exit("this needs PyTorch: in tilewright's folder run pip install -e '.[torch]'")
 
 import pytorch_swap as swapped  # noqa: E402
 from torch import nn  # noqa: E402
 
 import tilewright as tw  # noqa: E402
 
-KINDS = ("f32-nchw-1", "f32-nhwc-1", "f16-nchw-1", "f16-nhwc-1", "f16-nhwc-8")
+KINDS = ("f32-nchw-1", "f32-nhwc-1", "f16-nchw-1", "f16-nhwc-1", "f16-nhwc-8")  # the first on a CPU
+WAYS = {"cuda": ("eager", "graph", "compiled_graph"), "cpu": ("eager", "compiled")}
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 ROUNDS = 100
 
@@ -75,7 +82,7 @@ def tune(network: nn.Sequential, x: torch.Tensor, budget: str) -> None:
     network(x)  # plans them
     plans = [plan for layer in swapped.LAYERS for plan, _ in layer.planned.values()]
     for problem in dict.fromkeys(plan.problem for plan in plans):
-        tw.tune(problem, "cuda", budget)
+        tw.tune(problem, x.device.type, budget)
     for layer in swapped.LAYERS:
         layer.planned.clear()
 
@@ -109,10 +116,22 @@ def device_us(call: Callable[[], object]) -> float:
     return round(statistics.median(times), 1)
 
 
+def host_us(call: Callable[[], object]) -> float:
+    """Return the median time of a call on a CPU, in us."""
+    times = []
+    for _ in range(ROUNDS // 2 + 5):
+        start = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - start) * 1e6)
+    return round(statistics.median(times[5:]), 1)
+
+
 def ways(network: nn.Sequential, x: torch.Tensor) -> dict[str, float]:
-    """Return the times of a network, called as it is, and recorded with and without torch.compile."""
+    """Return the times of a network in each of the device's ``WAYS``."""
     torch.compiler.reset()
     compiled = torch.compile(network, fullgraph=True)
+    if not x.is_cuda:
+        return {"eager": host_us(lambda: network(x)), "compiled": host_us(lambda: compiled(x))}
     return {
         "eager": device_us(lambda: network(x)),
         "graph": device_us(graph(lambda: network(x))),
@@ -120,48 +139,70 @@ def ways(network: nn.Sequential, x: torch.Tensor) -> dict[str, float]:
     }
 
 
-def time_kind(kind: str, budget: str) -> dict[str, object]:
+def onnxruntime_us(network: nn.Sequential, x: torch.Tensor) -> float | None:
+    """Return the time of a run in ONNX Runtime with as many threads; None: it, or onnx, is not installed."""
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime
+    except ImportError:
+        return None
+    file, options = io.BytesIO(), onnxruntime.SessionOptions()
+    with warnings.catch_warnings(action="ignore"):  # this way to export is the old one, but needs no more
+        torch.onnx.export(network, (x,), file, dynamo=False)
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(file.getvalue(), options, providers=["CPUExecutionProvider"])
+    given = {session.get_inputs()[0].name: x.numpy()}
+    return host_us(lambda: session.run(None, given))
+
+
+def time_kind(kind: str, budget: str, device: str) -> dict[str, object]:
     """Return the times of one dtype, layout and batch, and how far the two answers are apart."""
     dtype, layout, batch = kind.split("-")
     order = torch.channels_last if layout == "nhwc" else torch.contiguous_format
     torch.manual_seed(0)
-    network = resnet50().cuda().eval().to(DTYPES[dtype], memory_format=order)
-    x = torch.randn(int(batch), 3, 224, 224, device="cuda").to(DTYPES[dtype], memory_format=order)
+    network = resnet50().to(device).eval().to(DTYPES[dtype], memory_format=order)
+    x = torch.randn(int(batch), 3, 224, 224, device=device).to(DTYPES[dtype], memory_format=order)
     want, pytorch = network(x), ways(network, x)
     swapped.LAYERS.clear()
     ours = with_ours(network)
     if budget:
         tune(ours, x, budget)
     apart = float(f"{((ours(x) - want).abs().max() / want.abs().max()).item():.2g}")
-    return {"kind": kind, "budget": budget, "pytorch_us": pytorch, "ours_us": ways(ours, x), "apart": apart}
+    row = {"kind": kind, "budget": budget, "pytorch_us": pytorch, "ours_us": ways(ours, x), "apart": apart}
+    return row if x.is_cuda else row | {"onnxruntime_us": onnxruntime_us(network, x)}
 
 
 def main() -> None:
     """Print a line for each kind, and write them to a file if one is named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kinds", nargs="*", default=KINDS, help=f"dtype-layout-batch: {', '.join(KINDS)}")
+    parser.add_argument("kinds", nargs="*", help=f"dtype-layout-batch; none: {KINDS}, on a CPU the first")
+    parser.add_argument("--device", choices=WAYS, help="where; none: on a GPU if there is one")
     parser.add_argument("--budget", default="", help="to tune each layer first; none: as they come")
     parser.add_argument("--json", type=Path, help="a file for the results")
     given = parser.parse_args()
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    rows = []
-    print(f"ResNet-50 on {torch.cuda.get_device_name()}, PyTorch {torch.__version__}; times in us")
-    heads = ("PyTorch: eager", "graph", "compiled", "ours: eager", "graph", "compiled")
+    device = given.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cpu":
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        torch._inductor.config.freezing = True  # so that it packs filters once, as we do
+    name = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} cores"
+    about, rows = {"device": name, "pytorch": torch.__version__}, []
+    print(f"ResNet-50 on {name}, PyTorch {torch.__version__}; times in us")
+    heads = [f"{who}: {way}" for who in ("PyTorch", "ours") for way in WAYS[device]]
     print(" " * 12 + "".join(f"{head:>{len(head) + 3}}" for head in heads))
     with torch.no_grad():
-        for kind in given.kinds:
-            row = time_kind(kind, given.budget)
+        for kind in given.kinds or (KINDS if device == "cuda" else KINDS[:1]):
+            row = time_kind(kind, given.budget, device)
             theirs, ours = row["pytorch_us"].values(), row["ours_us"].values()
             line = "".join(
                 f"{us:{len(head) + 3}.0f}" for us, head in zip((*theirs, *ours), heads, strict=True)
             )
-            print(f"{kind:12}{line}   answers {row['apart']:.1e} apart", flush=True)
+            onnx = f"   ONNX Runtime {row['onnxruntime_us']:.0f}" if row.get("onnxruntime_us") else ""
+            print(f"{kind:12}{line}{onnx}   answers {row['apart']:.1e} apart", flush=True)
             rows.append(row)
             if given.json:
-                device = torch.cuda.get_device_name()
-                text = json.dumps({"device": device, "pytorch": torch.__version__, "rows": rows}, indent=1)
-                given.json.write_text(text + "\n", encoding="utf-8")
+                given.json.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Have tilewright run the convolutions of a PyTorch network, with their ReLUs; torch.compile fuses the rest.
+"""Have tilewright run the convolutions of a PyTorch network, with their ReLUs and max pools.
+
+torch.compile fuses the rest.
 
 Put your own network and input in place of those of ``pytorch_network.py``, and tune its layers first. There
 are no gradients: run it within ``torch.no_grad()``.
@@ -8,6 +10,7 @@ import sys
 from dataclasses import replace
 
 import tilewright as tw
+from tilewright.problem.epilogue import MAX_POOL, Pool
 
 try:
     import torch
@@ -29,33 +32,34 @@ def run(x: torch.Tensor, z: torch.Tensor | None, layer: int) -> torch.Tensor:
 def shaped(x, z, layer):
     """Return what torch.compile has to know of the output: shape, dtype and layout."""
     one = LAYERS[layer].problem(x, z)
-    shape, order = (one.n, one.k, one.p, one.q), ORDERS[one.layout_out]
+    shape, order = (one.n, one.k, one.y_p, one.y_q), ORDERS[one.layout_out]
     return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=order)
 
 
 class Layer(torch.nn.Module):
-    """act(conv(x) + z) in one kernel: planned, and its filter packed, once for each kind of input."""
+    """pool(act(conv(x) + z)) as one plan: made, and its filter packed, once for each kind of input."""
 
-    def __init__(self, conv, act=""):
-        """Take the place of ``conv``, whose weights stay what they are, and of the activation after it."""
+    def __init__(self, conv, act="", pool=None):
+        """Take the place of ``conv``, whose weights stay what they are, and of what is done to its output."""
         super().__init__()
-        self.conv, self.act, self.place, self.planned = conv.requires_grad_(False), act, len(LAYERS), {}
+        self.conv, self.act, self.pool = conv.requires_grad_(False), act, pool
+        self.place, self.planned = len(LAYERS), {}
         LAYERS.append(self)
 
     def __reduce__(self):
         """Have copies, and what was saved, plan and pack again: their weights may be others."""
-        return Layer, (self.conv, self.act)
+        return Layer, (self.conv, self.act, self.pool)
 
     weight = property(lambda self: self.conv.weight)  # networks ask for its dtype, or use it elsewhere, too
     bias = property(lambda self: self.conv.bias)
 
     def problem(self, x, z=None):
         """Return it as a Problem, for x of shape (N, C, H, W)."""
-        one = problem(self.conv, x)
-        return replace(one, epilogue=replace(one.epilogue, act=self.act, beta=0.0 if z is None else 1.0))
+        one, added = problem(self.conv, x), dict(act=self.act, pool=self.pool, beta=0.0 if z is None else 1.0)
+        return replace(one, epilogue=replace(one.epilogue, **added))
 
     def forward(self, x, z=None):
-        """Return the output, in the layout of x; z: a residual of its shape and layout."""
+        """Return the output, in the layout of x; z: a residual of the convolution's shape, in its layout."""
         return run(x, z, self.place) if torch.compiler.is_compiling() else self.compute(x, z)
 
     def compute(self, x, z):
@@ -70,7 +74,7 @@ class Layer(torch.nn.Module):
 
 
 def swap(network):
-    """Return a network with a Layer in place of each plain Conv2d without hooks, and of a ReLU after it."""
+    """Return a network with a Layer in place of each plain Conv2d without hooks, its ReLU and max pool."""
     last, in_order = None, getattr(network.forward, "__func__", None) is torch.nn.Sequential.forward
     for name, one in list(network._modules.items()):  # named_children leaves out what is there twice
         if one is None or isinstance(one, Layer):  # a part that is in two places was swapped before
@@ -78,13 +82,26 @@ def swap(network):
         elif is_plain(one) and not has_hooks(one):
             last = Layer(one)
             setattr(network, name, last)
-        elif isinstance(one, torch.nn.ReLU) and last and in_order and not has_hooks(one):
-            last.act, last = "relu", None
+        elif isinstance(one, torch.nn.ReLU) and last and in_order and not last.act and not has_hooks(one):
+            last.act = "relu"
+            setattr(network, name, torch.nn.Identity())
+        elif last and in_order and (pool := pool_of(one)):
+            last.pool, last = pool, None
             setattr(network, name, torch.nn.Identity())
         else:
             last = None
             swap(one)
     return network
+
+
+def pool_of(one):
+    """Return a MaxPool2d of square windows as a Pool; None: it is another module, or does more."""
+    if type(one) is not torch.nn.MaxPool2d or has_hooks(one) or one.ceil_mode or one.return_indices:
+        return None
+    numbers = one.kernel_size, one.stride, one.padding, one.dilation
+    high, wide = zip(*(one if isinstance(one, tuple) else (one, one) for one in numbers), strict=True)
+    fits = high == wide and high[3] == 1 and max(high) <= MAX_POOL
+    return Pool("max", *high[:3]) if fits else None
 
 
 def has_hooks(one):

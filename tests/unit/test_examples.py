@@ -97,6 +97,11 @@ def odd_networks(nn: Any) -> dict[str, Any]:
         "a hook of a ReLU": nn.Sequential(conv(), hooked(nn.ReLU())),
         "what lies between is there twice": nn.Sequential(up, conv(), up, nn.ReLU()),
         "a convolution twice": nn.Sequential(two, nn.ReLU(), two, nn.Tanh(), two),
+        "a pool": nn.Sequential(conv(), nn.ReLU(), nn.MaxPool2d(3, 2, 1), nn.ReLU()),
+        "a pool without a ReLU": nn.Sequential(conv(), nn.MaxPool2d(2), nn.ReLU()),
+        "a pool that goes on past the edge": nn.Sequential(conv(), nn.MaxPool2d(2, ceil_mode=True)),
+        "a pool that is not square": nn.Sequential(conv(), nn.MaxPool2d((1, 2))),
+        "a hook of a pool": nn.Sequential(conv(), nn.ReLU(), hooked(nn.MaxPool2d(2))),
         "a part twice": nn.Sequential(nn.Sequential(twice, nn.Tanh()), nn.Sequential(twice)),
     }
 
