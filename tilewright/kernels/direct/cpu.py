@@ -44,6 +44,7 @@ from tilewright.kernels.tile import (
 from tilewright.kernels.word import as_words, dtype_code, in_tiles, word_registers, words
 from tilewright.problem import Problem
 
+POOLED = 256  # outputs of a work-item that pools, at least
 ASKED_OUTPUT = 512 << 10  # bytes of y from which on tiles ask for the lines that they store
 WORKERS = 4  # work-items per core: a driver may spread them unevenly, but they take blocks in turn
 
@@ -132,7 +133,7 @@ def blueprint(problem: Problem, device: Device, cf: Values) -> Blueprint:
     return Blueprint(
         source="direct.cu",
         defines=tuple(_defines(pr, device, cf, tiling, workers).items()),
-        launches=combining(main, pr, device, combine, chained=False),
+        launches=(main, _pools_lines(pr)) if _lines(pr, cf) else combining(main, pr, device, combine),
         packed_bytes=tiling.word * tiling.filter_words,
         pack=(("DTYPE", dtype_code(pr)), ("PACK_K", tiling.tile_k), ("PACK_C", tiling.c_padded),
               *flat.items()),
@@ -140,6 +141,20 @@ def blueprint(problem: Problem, device: Device, cf: Values) -> Blueprint:
         # 2 more counters: the workers take blocks in turn.
         workspace=reduction_buffers(pr, cf, tiling.outputs, tiles, tiling.word, more=2),
     )
+
+
+def _lines(pr: Problem, cf: Values) -> int:
+    """Lines of y that a work-item of the second pass pools; 0: there is none, or it has nothing to pool."""
+    if cf["combine"] != TWO_PASS or pr.epilogue.pool is None:
+        return 0
+    return ceil_div(POOLED, pr.y_q * (pr.k if pr.layout_out == "nhwc" else 1))
+
+
+def _pools_lines(pr: Problem) -> Launch:
+    """Return the launch that adds up the shares in ``partial`` and pools."""
+    lines = pr.n * pr.y_p * (1 if pr.layout_out == "nhwc" else pr.k)
+    args = ("partial", "bias", "z", "y", *scale_operand(pr))
+    return Launch("pool_lines", (ceil_div(lines, _lines(pr, dict(combine=TWO_PASS))), 1, 1), (1, 1, 1), args)
 
 
 def _defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling, workers: int) -> Values:
@@ -155,7 +170,7 @@ def _defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling, workers
         **image_defines(pr, view), **requant_defines(pr),
         K_TILES=tiling.k_tiles, P_TILES=tiling.p_tiles, Q_TILES=tiling.q_tiles,
         C_PADDED=tiling.c_padded, K_FASTEST=k_fastest(pr), BLOCKS=tiling.blocks, WORKERS=workers,
-        SHARED_BYTES=tiling.shared_bytes if cf["x"] else 64, OFFSET64=offset64(largest),
+        SHARED_BYTES=tiling.shared_bytes if cf["x"] else 64, OFFSET64=offset64(largest), LINES=_lines(pr, cf),
         **_loop_defines(pr, device, cf, tiling), **share_defines(cf["combine"], sg=cf["sg"]),
     )  # fmt: skip
 

@@ -311,3 +311,7 @@ BOUNDED_KERNEL(direct, 1, 1)
     }
     if (atomic_count(&arrived[1]) == WORKERS - 1) arrived[0] = arrived[1] = 0;  // ready for the next run
 }
+
+#if LINES
+#include "direct_cpu_pool.h"
+#endif
