@@ -32,6 +32,7 @@ void spoil(shared_t to, int bytes) { std::fill_n(&holds[block_of(to)][place_of(t
 #define WG_WORDS (WG_N / 2)
 #define SPAN_PIECES (LINE * CHUNKS)
 #define SPLITS (SC * SG)
+#define FIRST_OF_SHARE(share, steps) ((share) * (steps) / SPLITS)
 #define POOL_HERE 0
 #define FORWARD(extent) (extent)
 #define SHARE_AT(at) 0

@@ -15,7 +15,7 @@ from tilewright.kernels.family import MOST_LAYER_PIXELS, Config, too_many
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS
 from tilewright.problem import Problem
 from tilewright.search.ranking import rank
-from tilewright.search.space import sample, usable
+from tilewright.search.space import Space, sample, usable
 
 H100 = for_architecture("sm_90")
 # Families that take a layer but for its size: of that many images, or filters of the whole image. Of every
@@ -102,6 +102,30 @@ def test_no_kernel_counts_an_image_of_2_to_the_31_numbers_in_32_bits(
     config = sample(kind, problem, H100, random.Random(1))
     for aligned in (True, False):
         assert compile_cuda(kind.blueprint(problem, H100, config, aligned), "sm_90", spills=True).registers
+
+
+# A sum of so many steps that a share's number times them is 2^31 or more.
+MANY_STEPS = (
+    ("gemm", "n1c16777216h5w5k4r4s4-f32-nhwc", dict(cs=4, lk=1, sg=32, stream=0), "TILE_STEPS"),
+    ("mma", "n1c16777216h5w5k64r4s4-f16-nhwc", dict(chunks=2, sc=8, sg=16), "TURNS"),
+    ("hopper", "n1c16777216h5w5k8r4s4-f16-nhwc", dict(x=0, chunks=2, batch=1, sc=8, sg=32), "STEPS"),
+)
+
+
+@pytest.mark.parametrize(("name", "text", "pins", "steps"), MANY_STEPS)
+def test_the_last_share_of_a_very_long_sum_ends_with_it(
+    name: str, text: str, pins: dict[str, int], steps: str, own_cache: None
+) -> None:
+    from tilewright.runtime.nvrtc import compile_cuda
+
+    problem, kind = Problem.parse(text), family_of(name)
+    config = Space(kind, problem, H100, pins).sample(random.Random(1))
+    recipe = kind.blueprint(problem, H100, config)
+    defines = dict(recipe.defines)
+    assert defines["SC"] * defines["SG"] * defines[steps] >= 1 << 31
+    claim = f'static_assert(FIRST_OF_SHARE(SPLITS, {steps}) == {steps}, "a share begins elsewhere");'
+    claims = replace(recipe, source=f'#include "{recipe.source}"\n{claim}\n')
+    assert compile_cuda(claims, "sm_90", spills=True).resources
 
 
 def test_a_constant_that_wraps_round_is_a_compile_error(own_cache: None) -> None:

@@ -21,6 +21,8 @@
 #define TWO_PASS 2
 #define LAST 3
 #define SPLITS (SC * SG)
+// Where a share begins of so many steps; a product of both may be more than 32 bits have.
+#define FIRST_OF_SHARE(share, steps) ((int)((offset_t)(share) * (steps) / SPLITS))
 #define EPILOGUE_HERE (COMBINE != TWO_PASS)
 #ifndef WAITS_LATE  // a kernel may read its filter before the one that makes its other inputs is done
 #define WAITS_LATE 0

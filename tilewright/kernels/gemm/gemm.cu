@@ -205,7 +205,7 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
 #else
     {
         Place at = find_place(block);
-        int first = at.sg * TILE_STEPS / SG, last = (at.sg + 1) * TILE_STEPS / SG;
+        int first = FIRST_OF_SHARE(at.sg, TILE_STEPS), last = FIRST_OF_SHARE(at.sg + 1, TILE_STEPS);
 #endif
         vec acc[KT][TP];
         sum_up(acc, shared, x, w, y, arrived, at, me, first, last);

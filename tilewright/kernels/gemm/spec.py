@@ -153,7 +153,8 @@ def _defines(
         X_QUADS=int(quads), X_LAST=last, X_PITCH=tiling.x_pitch, X_FLOATS=tiling.x_floats,
         X_KEPT=int(few_copies(pd, tiling)), Y_VECTOR=int(y_vector),
         K_FASTEST=k_fastest(pr), SHARED_BYTES=tiling.shared_bytes,
-        OFFSET64=offset64(largest // 4), **share_defines(cf["combine"], sg=cf["sg"]),
+        OFFSET64=offset64(largest // 4, cf["sg"] * tiling.steps),
+        **share_defines(cf["combine"], sg=cf["sg"]),
     )  # fmt: skip
 
 

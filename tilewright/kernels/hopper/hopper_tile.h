@@ -83,7 +83,7 @@
 #include "tile.h"
 #include "hopper.h"
 
-#define FIRST_STEP(share) ((share) * (STEPS / BATCH) / SPLITS * BATCH)  // of a share of the sum
+#define FIRST_STEP(share) (FIRST_OF_SHARE(share, STEPS / BATCH) * BATCH)  // of a share of the sum
 
 typedef struct {
     int id;               // of the tile, and of who shares it

@@ -149,7 +149,7 @@ BOUNDED_KERNEL(mma, THREADS, MIN_BLOCKS)
 #endif
     const int share = at.sg * SC + at.sc;
     acc_t acc[MT][NT][8];
-    sum_up(acc, shared, x, w, at, me, share * TURNS / SPLITS, (share + 1) * TURNS / SPLITS);
+    sum_up(acc, shared, x, w, at, me, FIRST_OF_SHARE(share, TURNS), FIRST_OF_SHARE(share + 1, TURNS));
 
     // the shares of a block and of a cluster meet in shared memory; each finishes some outputs
     acc_t mine[OUTS / SB / SC][4];
