@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import random
 import re
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from every_activation import WORDS
+from every_family import drawn, taken
 
 from tilewright.device import ARCHITECTURES, for_architecture
 from tilewright.errors import CompileError
-from tilewright.kernels import family_of, source
-from tilewright.kernels.family import Blueprint, Config
+from tilewright.kernels import FAMILIES, family_of, source
+from tilewright.kernels.family import Blueprint, Config, Family
 from tilewright.kernels.untuned import pack, tools
 from tilewright.kernels.untuned.reference import reference_f64
 from tilewright.problem import DTYPES, Problem
@@ -23,7 +26,7 @@ from tilewright.search.space import sample
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
 
-from tilewright.runtime.nvrtc import _in_full, compile_cuda, compiler, read_log  # noqa: E402
+from tilewright.runtime.nvrtc import _in_full, compile_cuda, compiler, import_core, read_log  # noqa: E402
 
 LAYER = Problem.parse("n1c20h9w9k18r3s3p1g2-f32-nhwc2nchw+bias+relu")
 SPILLS = """
@@ -179,3 +182,18 @@ ptxas info    : Used 32 registers, 400 bytes cmem[0]"""
     found: dict[str, Any] = read_log(log)
     assert (found["one"].registers, found["one"].local_bytes, found["one"].shared_bytes) == (255, 12, 256)
     assert (found["two"].registers, found["two"].local_bytes, found["two"].shared_bytes) == (32, 0, 0)
+
+
+@pytest.mark.parametrize("kind", FAMILIES, ids=lambda kind: kind.name)
+def test_no_kernel_compiles_with_a_warning(kind: Family) -> None:
+    """What is declared and not used, or never reached, is not left for a reader to wonder at."""
+    core, said = import_core(), set[str]()
+    for problem in taken(kind, for_architecture("sm_90"))[:3]:
+        for config in islice(drawn(kind, problem, for_architecture("sm_90")), 2):
+            recipe = kind.blueprint(problem, for_architecture("sm_90"), config)
+            for one in recipe.programs:
+                log = io.StringIO()
+                options = core.ProgramOptions(arch=one.target("sm_90"), std="c++17", no_cache=True)
+                core.Program(source.full_source(one), "c++", options).compile("cubin", logs=log)
+                said.update(re.findall(r"[^\n]*: warning [^\n]*", log.getvalue()))
+    assert not said

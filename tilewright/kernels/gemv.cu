@@ -91,6 +91,7 @@ INLINE void add_pieces(vec acc[ROWS][IMAGES], const GLOBAL in_t *w, const GLOBAL
         }
 }
 
+#if COMBINE == ATOMIC
 // Put zeros where the shares of the rows will be added (tile.h).
 INLINE void zero_outputs(GLOBAL y_t *y, GLOBAL unsigned *arrived, Place at) {
     if (!ZEROES_TILE(at)) return;
@@ -100,6 +101,7 @@ INLINE void zero_outputs(GLOBAL y_t *y, GLOBAL unsigned *arrived, Place at) {
     }
     zeros_written(arrived, at);
 }
+#endif
 
 // acc += w x over the last few numbers of each row, one a lane.
 INLINE void add_last(vec acc[ROWS][IMAGES], const GLOBAL in_t *w, const GLOBAL in_t *x, int end, int lane) {

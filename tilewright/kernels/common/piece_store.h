@@ -137,8 +137,8 @@ INLINE void store_pooled(GLOBAL done_t *y, const SHARED acc_t *sums, Place at SC
 // (sums: of the other finish_run.)
 INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int px,
                        acc_t v[RUN_OUT], const acc_t *b, const float *s) {
-    const int p = at.p0 + px / WB, q = at.q0 + px % WB;
 #if Y_VECTOR
+    const int p = at.p0 + px / WB, q = at.q0 + px % WB;
     k += at.k0;
     if (k >= K || px >= TILE_PIXELS || p >= P || q >= Q) return;
     const offset_t to = Z_AT(at.n, k, p, q);

@@ -127,6 +127,7 @@ INLINE void advance(Reader *from, const SHARED float *shared, Lane me, int run) 
     from->x = shared + from->slot * STAGE_FLOATS + me.x;
 }
 
+#if COMBINE == ATOMIC
 // Put zeros where the shares of the tile will be added.
 INLINE void zero_outputs(GLOBAL float *y, GLOBAL unsigned *arrived, Place at) {
     if (!ZEROES_TILE(at)) return;
@@ -136,6 +137,9 @@ INLINE void zero_outputs(GLOBAL float *y, GLOBAL unsigned *arrived, Place at) {
     }
     zeros_written(arrived, at);
 }
+#else
+#define zero_outputs(y, arrived, at)
+#endif
 
 // Sum up a tile's steps from `first` to before `last`.
 INLINE void sum_up(vec acc[KT][TP], SHARED float *shared, const GLOBAL float *x, const GLOBAL float *w,
@@ -190,7 +194,9 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
  const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y, GLOBAL float *RESTRICT partial,
  GLOBAL unsigned *RESTRICT arrived) {
     SHARED_ARRAY(shared);
+#if COMBINE == LAST
     SHARED_FLAG(is_last);
+#endif
     const int block = GROUP(0);
     Lane me = find_lane();
 #if FLAT

@@ -149,11 +149,11 @@ INLINE void add_parts(acc_t v[RUN_OUT], const GLOBAL acc_t *part) {
 // Store this block's rows of the tile. LAST: shares of the grid meet in memory, the block that arrives last adds them.
 INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
                        GLOBAL unsigned *arrived, SHARED int *is_last, const Block *b, shared_t shared SCALE_PARAMETER) {
-    const int start = THREAD(0) * RUN_OUT, rows = rows_of(b->sc), count = rows * FAST, first = b->sc * MINE;
+    const int rows = rows_of(b->sc), first = b->sc * MINE;
     GLOBAL acc_t *parts = partial + (offset_t)b->at.tile * SG * (SLOW * FAST) + first * FAST;
     int whole = 1;
 #if COMBINE == LAST
-    for (int e = start; e < count; e += THREADS * RUN_OUT) {
+    for (int e = THREAD(0) * RUN_OUT; e < rows * FAST; e += THREADS * RUN_OUT) {
         acc_t v[RUN_OUT];
         add_up(v, shared, b->sc, e / FAST, e % FAST);
         store_run(RUN_OUT, parts + (offset_t)b->sg * (SLOW * FAST) + e, v);
@@ -179,7 +179,8 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
             }
         }
 #else
-    NO_UNROLL for (int e = start; e < count; e += RUNS_AT_ONCE * THREADS * RUN_OUT) {
+    const int count = rows * FAST;
+    NO_UNROLL for (int e = THREAD(0) * RUN_OUT; e < count; e += RUNS_AT_ONCE * THREADS * RUN_OUT) {
         acc_t v[RUNS_AT_ONCE][RUN_OUT];
         int pixel[RUNS_AT_ONCE];
         UNROLL for (int i = 0; i < RUNS_AT_ONCE; i++) {  // all are read before the first is stored

@@ -32,11 +32,12 @@
 INLINE void keep_part(SHARED kept_t *kept, const acc_t *sums, const GLOBAL out_t *bias, int part, int warp, int lane) {
     NOT_BEFORE(bias);
     UNROLL for (int i = 0; i < PART / 4; i++) {
-        const int row = i / 2 * 8 + lane % 4 * 2 + i % 2, k = FIRST_K + part * PART + row;
+        const int row = i / 2 * 8 + lane % 4 * 2 + i % 2;
         kept_t out[2];
 #if ADD
         UNROLL for (int h = 0; h < 2; h++) out[h] = sums[i / 2 * 4 + h * 2 + i % 2];
 #else
+        const int k = FIRST_K + part * PART + row;
         const acc_t added = BIAS && (K % KB == 0 || k < K) ? out_load(bias + k) : 0;
         UNROLL for (int h = 0; h < 2; h++)
             out[h] = DONE_OF(before_pool_by(sums[i / 2 * 4 + h * 2 + i % 2], added, bias, 0), k);

@@ -55,7 +55,7 @@ BOUNDED_KERNEL(transform_input, THREADS, 1)(const GLOBAL float *RESTRICT x, GLOB
     CHAIN_WAIT();
     CHAIN_NEXT();
     if (c0 >= BLOCK_C) return;
-    float x_run[BLOCKS][RUN_IN], below[BELOW][RUN_IN], sum[RUN_IN];
+    float x_run[BLOCKS][RUN_IN], below[BELOW][RUN_IN];
     UNROLL for (int block = 0; block < BLOCKS; block++) {
         const int c = c0 + row_of(block) * BLOCK_C;
         const offset_t t = t0 + (offset_t)column_of(block) * BLOCK_T;
@@ -71,6 +71,7 @@ BOUNDED_KERNEL(transform_input, THREADS, 1)(const GLOBAL float *RESTRICT x, GLOB
         store_sum(sums, m, c0, t0, below[0]);
 #else
         UNROLL for (int inner = 0; inner < SEVEN; inner++) {
+            float sum[RUN_IN];
             clear(RUN_IN, sum);
             UNROLL for (int i = 0; i < 4; i++) add_run(RUN_IN, sum, sign_in_b(inner, i), below[i]);
             store_sum(sums, m * SEVEN + inner, c0, t0, sum);
@@ -87,7 +88,7 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
     const int k0 = Y_NHWC ? first : other, t0 = Y_NHWC ? other : first;
     CHAIN_WAIT();
     if (other >= (Y_NHWC ? BLOCK_T : BLOCK_K)) return;
-    float y_run[BLOCKS][RUN_OUT], below[BELOW][RUN_OUT], product[RUN_OUT];
+    float y_run[BLOCKS][RUN_OUT], below[BELOW][RUN_OUT];
     UNROLL for (int block = 0; block < BLOCKS; block++) clear(RUN_OUT, y_run[block]);
     UNROLL for (int m = 0; m < SEVEN; m++) {
 #if LEVELS == 1
@@ -95,6 +96,7 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
 #else
         UNROLL for (int i = 0; i < BELOW; i++) clear(RUN_OUT, below[i]);
         UNROLL for (int inner = 0; inner < SEVEN; inner++) {
+            float product[RUN_OUT];
             load_made_run(RUN_OUT, product, products + PRODUCT_AT(m * SEVEN + inner, k0, t0, BLOCK_K, Y_NHWC));
             UNROLL for (int i = 0; i < BELOW; i++) add_run(RUN_OUT, below[i], sign_of(inner, i), product);
         }
