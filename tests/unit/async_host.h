@@ -42,6 +42,7 @@ typedef unsigned shared_t;  // block * ROOM + a place
 #define UNROLL
 #define NO_UNROLL
 #define UNROLL_BY(count)
+#define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
 #define THREAD(d) own_thread()
 #define GROUP(d) (first_block + own_block())
 #define GROUPS(d) GRID

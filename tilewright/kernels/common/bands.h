@@ -9,11 +9,10 @@
 #define KB 1  // the tile, as tile.h has it: it has no part in who computes what
 #define HB 1
 #define WB 1
-#define ceil_div(a, b) (((a) + (b) - 1) / (b))
 #define VK (TK / VECTOR)
 #define KP (K_GROUPS * TK)
-#define P_PARTS ceil_div(BAND, TH)
-#define ITEMS (ceil_div(N, IMAGES) * BANDS)
+#define P_PARTS CEIL_DIV(BAND, TH)
+#define ITEMS (CEIL_DIV(N, IMAGES) * BANDS)
 #define XH ((P_PARTS * TH - 1) * STR_H + (R - 1) * DIL_H + 1)
 
 #include "tile.h"

@@ -61,6 +61,7 @@ typedef ACC acc_t;
 #define TW_JOIN(a, b) TW_JOIN2(a, b)
 #define PRAGMA(text) _Pragma(#text)
 #define UNROLL_BY(count) PRAGMA(unroll count)
+#define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
 
 #ifdef __CUDACC__
 #include "dialect_cuda.h"

@@ -6,7 +6,7 @@
 //   CHUNKED 1    a thread takes a run of items (CPU: no cache line is shared by two cores)
 
 #define THREAD_ID ((offset_t)GROUP(0) * MAX_THREADS + THREAD(0))
-#define CHUNK(count) (((offset_t)(count) + THREADS_ALL - 1) / THREADS_ALL)
+#define CHUNK(count) CEIL_DIV((offset_t)(count), THREADS_ALL)
 #define LOOP_FIRST(count) (CHUNKED ? THREAD_ID * CHUNK(count) : THREAD_ID)
 #define LOOP_END(count) (CHUNKED && LOOP_FIRST(count) + CHUNK(count) < (count) \
                              ? LOOP_FIRST(count) + CHUNK(count) : (offset_t)(count))

@@ -129,7 +129,7 @@ INLINE Copy find_copy(SHARED acc_t *to, const GLOBAL in_t *base, Place at, Sourc
     return copy;
 }
 #else
-#define ALL_COPIES ((CS * XH * XW + THREADS - 1) / THREADS)
+#define ALL_COPIES CEIL_DIV(CS * XH * XW, THREADS)
 #define UNROLL_COPIES
 
 // The same; `base`: x.

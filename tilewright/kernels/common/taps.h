@@ -25,7 +25,7 @@ INLINE unsigned tap_of(int r, int s) { return (unsigned)r | (unsigned)s << 16; }
 
 // Along one side of `size` pixels, of `taps` taps `apart` pixels apart, the first at pixel `at`.
 INLINE unsigned met_along(int at, int apart, int taps, int size) {
-    int first = at < 0 ? (apart - 1 - at) / apart : 0, end = at < size ? min(taps, (size - at + apart - 1) / apart) : 0;
+    int first = at < 0 ? (apart - 1 - at) / apart : 0, end = at < size ? min(taps, CEIL_DIV(size - at, apart)) : 0;
     return first < end ? (unsigned)first | (unsigned)(end - first) << 16 : 0;
 }
 

@@ -33,7 +33,7 @@
 #define TILE_K (VECTOR * TK)
 #define REGISTER_TILES (BK * BH * BW)
 #define TILE_VECTORS (TK * TH * TW)
-#define FILTER_TILES ((K + TILE_K - 1) / TILE_K)  // of one group, in w
+#define FILTER_TILES CEIL_DIV(K, TILE_K)  // of one group, in w
 
 #include "lanes_memory.h"
 
@@ -108,7 +108,7 @@ HOT_INLINE void add_products(wide *sum, const wide *f, acc_t one) { *sum = mul_a
 
 #define LINE_BYTES 64
 // Lines of the next tile's filter that are asked for with each channel: all, over the tiles that share one.
-#define NEXT_LINES ((RS * TILE_K * ACC_BYTES + BH * BW * LINE_BYTES - 1) / (BH * BW * LINE_BYTES))
+#define NEXT_LINES CEIL_DIV(RS * TILE_K * ACC_BYTES, BH * BW * LINE_BYTES)
 #define NEXT_STEP (NEXT_LINES * LINE_BYTES / ACC_BYTES)
 #define LINE_VECTORS (VECTOR * ACC_BYTES < LINE_BYTES ? LINE_BYTES / (VECTOR * ACC_BYTES) : 1)  // of a line
 #define ASK_FILTER (2048 / ACC_BYTES)  // half a page further in the filter's stream: asked for before it is read
@@ -131,7 +131,7 @@ typedef struct {
 // `apart` further.
 INLINE Taps taps_inside(Taps all, int at, int reach, int size, int apart) {
     int before = -(at + reach), after = size - at;
-    Taps in = {before > 0 ? (before + apart - 1) / apart : 0, after > 0 ? (after + apart - 1) / apart : 0};
+    Taps in = {before > 0 ? CEIL_DIV(before, apart) : 0, after > 0 ? CEIL_DIV(after, apart) : 0};
     if (in.end > all.end) in.end = all.end;
     return in;
 }
@@ -188,7 +188,7 @@ HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_
     }
 }
 
-#define SHARE_OF_TILE ((STEPS * CS + REGISTER_TILES - 1) / REGISTER_TILES)
+#define SHARE_OF_TILE CEIL_DIV(STEPS * CS, REGISTER_TILES)
 
 INLINE int same_input(Place a, Place b) {
     return a.n == b.n && a.group == b.group && a.p0 == b.p0 && a.q0 == b.q0 && a.c0 == b.c0;

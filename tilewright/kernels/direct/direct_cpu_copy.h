@@ -49,8 +49,8 @@ INLINE void copy_input(SHARED acc_t *to, const GLOBAL in_t *x, Place at, int c0,
 #endif
     }
 #else
-    int left = w0 < 0 ? (-w0 + skip_w - 1) / skip_w : 0;  // columns [left, right) lie in the image
-    int right = W <= w0 ? 0 : (W - w0 + skip_w - 1) / skip_w;
+    int left = w0 < 0 ? CEIL_DIV(-w0, skip_w) : 0;  // columns [left, right) lie in the image
+    int right = W <= w0 ? 0 : CEIL_DIV(W - w0, skip_w);
     left = left < XW ? left : XW, right = right < XW ? right : XW;
     right = right < left ? left : right;
     NO_UNROLL for (int c = 0; c < (COPY_ROWS ? 1 : count); c++)

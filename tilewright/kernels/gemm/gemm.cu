@@ -49,7 +49,7 @@
 #define PIXELS (N * P * Q)
 #define RUN_OUT (Y_NHWC ? 4 : VECTOR)       // neighbours in y that a thread holds
 #define OUTS (KT * PT / RUN_OUT)
-#define MY_OUTS ((OUTS + SB - 1) / SB)      // outputs that a thread finishes, or one fewer
+#define MY_OUTS CEIL_DIV(OUTS, SB)          // outputs that a thread finishes, or one fewer
 #define FINISHES(me, g) (OUTS % SB == 0 || (g) * SB + (me).share < OUTS)
 
 #include "tile.h"

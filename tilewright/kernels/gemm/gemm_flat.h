@@ -11,7 +11,7 @@
 #define KEPT (LINEAR ? 1 : X_KEPT ? X_COPIES : 0)
 #define AT_ONCE (X_COPIES % 8 == 0 ? 8 : X_COPIES % 4 == 0 ? 4 : X_COPIES % 3 == 0 ? 3 : X_COPIES % 2 == 0 ? 2 : 1)
 #define EXACT (X_ITEMS % THREADS == 0)  // all threads have as many copies
-#define ENTRIES ((C + CS - 1) / CS * CS)
+#define ENTRIES (CEIL_DIV(C, CS) * CS)
 
 typedef struct {
     const GLOBAL float *x, *w;     // of the group; of the step to stage next

@@ -11,7 +11,7 @@
 #define CHANNEL_RUN (CS < 8 ? CS : 8)
 #define ROW_COPIES (X_NHWC ? (CV == 4 ? CS / 4 : CHANNEL_RUN) : PB / COPY)  // copies in a row
 #define X_ITEMS (CS * PB / COPY)
-#define X_COPIES ((X_ITEMS + THREADS - 1) / THREADS)
+#define X_COPIES CEIL_DIV(X_ITEMS, THREADS)
 #define W_ITEMS (CS * KB / 4)
 
 // Copy j of this thread: its channel and pixel in the tile.

@@ -36,8 +36,8 @@
 #define BESIDE (ACROSS ? VECTOR : CG)
 #define CACHE_LINE (64 / (int)sizeof(in_t))  // numbers of x
 #define ITEMS ((offset_t)N * (K / ALONG) * P_BLOCKS * Q_BLOCKS)
-#define UP(a, b) (((a) + (b) - 1) / (b))
-#define SHARE UP(LINES * LINE, UP(ITEM_ROWS, TH) * UP(ITEM_COLUMNS, TW))  // pixels asked for with a tile
+#define ITEM_TILES (CEIL_DIV(ITEM_ROWS, TH) * CEIL_DIV(ITEM_COLUMNS, TW))
+#define SHARE CEIL_DIV(LINES * LINE, ITEM_TILES)  // pixels asked for with a tile
 #define FOR_TILE(b, j) UNROLL for (int b = 0; b < TH; b++) UNROLL for (int j = 0; j < TW; j++)
 
 #include "tile.h"

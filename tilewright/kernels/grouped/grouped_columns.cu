@@ -33,8 +33,7 @@
 // lines are asked for so many channels ahead; and where an item is read several times, those of the next one in shares
 // while this one is computed.
 #define PREFETCH (R * S == 1 ? 2 : 0)
-#define UP(a, b) (((a) + (b) - 1) / (b))
-#define SHARE UP(CG * LINES, UP(KG, TK) * UP(ITEM_ROWS, TH) * UP(ITEM_COLUMNS, TW * VECTOR))
+#define SHARE CEIL_DIV(CG * LINES, CEIL_DIV(KG, TK) * CEIL_DIV(ITEM_ROWS, TH) * CEIL_DIV(ITEM_COLUMNS, TW * VECTOR))
 #define X_ALL ((offset_t)N * C * H * W)
 #define FOR_TILE(a, b, j)                                   \
     UNROLL for (int a = 0; a < TK; a++)                     \
@@ -167,7 +166,7 @@ INLINE void add_channel(vec acc[TK][TH][TW], const acc_t *line, const int column
 #if !ROLLED
     UNROLL for (int i = 0; i < SEEN_H; i++) ADD_SOME(i);
 #elif TH == 1  // a large filter: a loop over its rows
-    NO_UNROLL for (int r = UP(met.first, DIL_H); r < UP(met.end, DIL_H); r++)
+    NO_UNROLL for (int r = CEIL_DIV(met.first, DIL_H); r < CEIL_DIV(met.end, DIL_H); r++)
         add_line(acc, line, columns, taps, c, r * DIL_H, 1);
 #else  // of stride 1: a loop over the lines that lie under all output rows, between those at both ends
     UNROLL for (int i = 0; i < TH - 1; i++) ADD_SOME(i);

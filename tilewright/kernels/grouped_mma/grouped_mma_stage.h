@@ -11,9 +11,9 @@
 #define XW ((WB - 1) * STR_W + (S - 1) * DIL_W + 1)
 #define XH ((HB - 1) * STR_H + (R - 1) * DIL_H + 1)
 #define ROW_PIECES (LENGTH * STR_W * ALL_PIECES)
-#define ROW_RUNS (X_NHWC ? XW : (LEAD + XW + RUN_IN - 1) / RUN_IN)
+#define ROW_RUNS (X_NHWC ? XW : CEIL_DIV(LEAD + XW, RUN_IN))
 #define ITEMS (ROW_RUNS * ALL_PIECES)  // of a row
-#define THREAD_COPIES ((ITEMS + ROW_THREADS - 1) / ROW_THREADS)  // of a row, by a thread
+#define THREAD_COPIES CEIL_DIV(ITEMS, ROW_THREADS)  // of a row, by a thread
 #define ROWS_AT_ONCE (THREADS / ROW_THREADS)
 
 // Where a piece of a pixel lies in its row.

@@ -18,13 +18,13 @@
 
 #define PITCH (COLUMNS + 4)
 #define TERMS (R * S * C)
-#define STEPS ((TERMS + DEPTH - 1) / DEPTH)
+#define STEPS CEIL_DIV(TERMS, DEPTH)
 #define CELLS (POOL_SIZE * POOL_SIZE)
 #define OUTS (N * YP * YQ)
 #define OUTS_AT_ONCE (CELLS < COLUMNS ? COLUMNS / CELLS : 1)
-#define PASSES ((CELLS + COLUMNS - 1) / COLUMNS)
-#define K_TILES ((K + KB - 1) / KB)
-#define TILES (GROUPS_ * K_TILES * ((OUTS + OUTS_AT_ONCE - 1) / OUTS_AT_ONCE))
+#define PASSES CEIL_DIV(CELLS, COLUMNS)
+#define K_TILES CEIL_DIV(K, KB)
+#define TILES (GROUPS_ * K_TILES * CEIL_DIV(OUTS, OUTS_AT_ONCE))
 #define NOWHERE (-(1 << 30))
 #define HB 1  // for tile.h: one share of the sum
 #define WB 1

@@ -15,7 +15,7 @@
 #include "halves.h"
 #include "halves_guard.h"
 
-#define K_TILES ((KG + PACK_K - 1) / PACK_K)
+#define K_TILES CEIL_DIV(KG, PACK_K)
 #define PACKED_ROWS (GROUP_COUNT * K_TILES * PACK_K)
 #define PART_WORDS (PACK_K * CHUNKS * 4)  // words
 #define TILE_WORDS (PACK_STEPS * 2 * PART_WORDS)

@@ -141,7 +141,7 @@ INLINE void add_rows(acc_t sums[WG_WORDS], shared_t row, int from, int to, int l
 INLINE void bring_rows(const GLOBAL out_t *z, shared_t shared, const Block *b, int mates, int mate) {
     const int from = 0, count = WG_N;
     if (STAYS) MATES_SYNC(mates);  // nobody reads rows any more
-    NO_UNROLL for (int i = 0; i < (count * ROW_PIECES + MATES - 1) / MATES; i++) {
+    NO_UNROLL for (int i = 0; i < CEIL_DIV(count * ROW_PIECES, MATES); i++) {
         PIECE_OF_ROWS(i);
         if (item < count * ROW_PIECES)
             copy16(shared, OWN_FROM + (mates * OWN_ROWS + at) * OWN_PITCH + item % ROW_PIECES * 16,
@@ -166,7 +166,7 @@ INLINE void store_rows(GLOBAL done_t *y, shared_t shared, const Block *b, acc_t 
 #endif
         write_rows(shared + rows + k_warp * OUT_BYTES, sums, from, from + count, mate % 32);
         MATES_SYNC(mates);
-        STORE_LOOP for (int i = 0; i < (count * ROW_PIECES + MATES - 1) / MATES; i++) {
+        STORE_LOOP for (int i = 0; i < CEIL_DIV(count * ROW_PIECES, MATES); i++) {
             PIECE_OF_ROWS(i);
             acc_t four[4];
             read4(four, shared, rows + at * OWN_PITCH + item % ROW_PIECES * 16);

@@ -2,7 +2,7 @@
 // threads of the blocks that have shares of it, RUN_OUT neighbours in y at once. A row of the tile is FAST neighbours:
 // the channels of a pixel, or in nchw the pixels of a channel.
 
-#define THREAD_RUNS ((MINE * FAST + THREADS * RUN_OUT - 1) / (THREADS * RUN_OUT))  // of a thread
+#define THREAD_RUNS CEIL_DIV(MINE * FAST, THREADS * RUN_OUT)  // of a thread
 #define MOST_AT_ONCE (RUN_OUT > 4 ? 2 : 4)  // at most 16 elements
 #define RUNS_AT_ONCE (THREAD_RUNS < MOST_AT_ONCE ? THREAD_RUNS : MOST_AT_ONCE)
 #define BY_ROWS (RUN_OUT == 1 && FAST >= 32)  // a warp has a row at once: what its elements share is worked out once
@@ -67,7 +67,7 @@ INLINE void ask_for_residual(const GLOBAL out_t *z, shared_t shared, const Block
 #if ADDS && !POOL && (FINISH != BY_TILE || RUN_OUT > 1)
     const int first = SC > 1 ? b->sc * (FINISH == MET ? 2 * PAIRS : MINE) : 0, most = Y_NHWC ? NB : KT;
     const int rows = SC > 1 ? min(most - first, FINISH == MET ? 2 * PAIRS : MINE) : most;
-    const int in_line = 128 / (int)sizeof(out_t), lines = ((Y_NHWC ? KT : NB) + in_line - 1) / in_line;
+    const int in_line = 128 / (int)sizeof(out_t), lines = CEIL_DIV(Y_NHWC ? KT : NB, in_line);
     if (b->sg == 0) NO_UNROLL for (int item = THREAD(0); item < rows * lines; item += 128 * TEAMS) {
         const int row = first + item / lines, along = item % lines * in_line, k = b->channels + (Y_NHWC ? along : row);
         const int out = output_of(shared, b, Y_NHWC ? row : along);

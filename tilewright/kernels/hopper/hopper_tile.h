@@ -316,7 +316,7 @@ INLINE void multiply_step(acc_t *sums, shared_t shared, int w_slot, int x_slot, 
     const int row = (r % STR_H * PHASES_W + s % STR_W) * PATCH + s / STR_W +
                     (TALL ? (r / STR_H + team / WM) * LINE : r / STR_H * WR + team / WM * WG_N);
     const int a = w_slot * (W_BYTES / 16) + team % WM * (4 * ROW_PITCH);
-    const int spans = (team / WM * ((WG_N + LINE - 1) / LINE) + (SLID ? r * (WR / LINE) : 0)) * SPAN_PIECES;
+    const int spans = (team / WM * CEIL_DIV(WG_N, LINE) + (SLID ? r * (WR / LINE) : 0)) * SPAN_PIECES;
     const int b = X_FROM / 16 + x_slot * (X_BYTES / 16) + (SPAN ? spans : row * (ROW_PITCH / 16));
 #if PROMOTED
     acc_t part[WG_WORDS];

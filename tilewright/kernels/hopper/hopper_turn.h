@@ -16,7 +16,7 @@
 
 #define SEGMENT 64
 #define SEGMENT_BYTES (CHUNKS * 8 * 128)
-#define OF_IMAGE ((H * W + SEGMENT - 1) / SEGMENT)  // segments
+#define OF_IMAGE CEIL_DIV(H * W, SEGMENT)  // segments
 #define DUMP (TABLE_FROM + SEGMENTS * (SEGMENT * 4))
 #define RAW_AT(slot) (RAW_FROM + (slot) * (SEGMENTS * SEGMENT_BYTES))
 #define RAW_FULL(slot) W_FULL(2 * (STAGES + X_BARS) + 2 + (slot))

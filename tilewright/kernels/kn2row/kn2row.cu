@@ -39,11 +39,11 @@
 #define SUM_R (R / TAP_R)                  // rows of the filter whose products are summed
 #define MT ((TAPS + 15) / 16)              // pieces of a product
 #define XH (HB + (TAP_R - 1) * DIL_H)      // rows of taps of the tile
-#define TURNS ((XH + RB - 1) / RB)
+#define TURNS CEIL_DIV(XH, RB)
 #define PIXELS (RB / ROWS * COLUMNS)       // of a step; each begins a column of ROWS
 #define UNIT (8 * PT)                      // pixels that a warp takes at once
 #define CHUNK (16 * IN_WORD)               // channels of two products
-#define CHUNKS ((C + CHUNK - 1) / CHUNK)
+#define CHUNKS CEIL_DIV(C, CHUNK)
 #define W_WORDS (SUM_R * CHUNKS * 2 * MT * 128)
 #define W_STAGED (F_SHARED ? W_WORDS : 0)
 

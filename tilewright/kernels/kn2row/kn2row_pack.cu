@@ -12,7 +12,7 @@
 #include "filter.h"
 #include "kn2row_words.h"
 
-#define CHUNKS ((CG + 16 * IN_WORD - 1) / (16 * IN_WORD))
+#define CHUNKS CEIL_DIV(CG, 16 * IN_WORD)
 #define ROW_TAPS (TAP_R * SIZE_S)
 #define PIECES ((KG * ROW_TAPS + 15) / 16)
 #define PACKED ((offset_t)(SIZE_R / TAP_R) * CHUNKS * 2 * PIECES * 128 + 4)

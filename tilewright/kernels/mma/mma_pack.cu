@@ -33,7 +33,7 @@ typedef unsigned char number_t;
 #ifndef WORDS
 #define WORDS 1
 #endif
-#define TILES ((KG + PACK_K - 1) / PACK_K)
+#define TILES CEIL_DIV(KG, PACK_K)
 #ifndef PACK_APART
 #define PACK_APART 0
 #endif

@@ -6,9 +6,9 @@
 // Padding, and pixels past the last one, are zeros: `met` says which taps of the filter lie in the image (taps.h).
 
 #define X_BYTES (PB * ROW_BYTES)          // of a stage
-#define ALL_CHUNKS (X_WAY == GATHERED ? (R * S * C + EACH - 1) / EACH : R * S * CC)
+#define ALL_CHUNKS (X_WAY == GATHERED ? CEIL_DIV(R * S * C, EACH) : R * S * CC)
 #define ROWS_APART (THREADS / CHUNKS)     // pixels between two copies of a thread
-#define X_COPIES (X_WAY == GATHERED ? (PB + THREADS - 1) / THREADS : (PB + ROWS_APART - 1) / ROWS_APART)
+#define X_COPIES (X_WAY == GATHERED ? CEIL_DIV(PB, THREADS) : CEIL_DIV(PB, ROWS_APART))
 #define X_CHANNELS (GROUPS_ * (X_WAY == GATHERED ? C : CC))  // of a pixel of the input, or chunks
 #define X_STEP_C (X_WAY != GATHERED || X_NHWC ? 1 : H * W)
 #define X_STEP_W (X_WAY != GATHERED || X_NHWC ? X_CHANNELS : 1)

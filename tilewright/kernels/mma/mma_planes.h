@@ -23,7 +23,7 @@
 #define PITCH (PB * NUMBER_BYTES + APART)
 #define ROWS (CHUNKS * EACH)
 #define PLANE_ITEMS (ROWS * PIECES)
-#define X_COPIES ((PLANE_ITEMS + THREADS - 1) / THREADS)
+#define X_COPIES CEIL_DIV(PLANE_ITEMS, THREADS)
 #define X_BYTES (ROWS * PITCH)                                    // of a stage
 #define X_NUMBERS ((offset_t)N * GROUPS_ * C * (P * Q))
 

@@ -19,8 +19,8 @@
 #endif
 
 #define EACH (OF_STEP / 8)  // numbers of a piece
-#define STEPS ((CG + OF_STEP - 1) / OF_STEP)
-#define PACKED ((offset_t)((KG + PACK_K - 1) / PACK_K) * STEPS * PACK_K * OF_STEP)
+#define STEPS CEIL_DIV(CG, OF_STEP)
+#define PACKED ((offset_t)CEIL_DIV(KG, PACK_K) * STEPS * PACK_K * OF_STEP)
 
 KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL in_t *RESTRICT packed) {
     FOR_EACH(item, PACKED) {

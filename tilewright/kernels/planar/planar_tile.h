@@ -13,9 +13,9 @@
 #include "planar_order.h"
 
 #define THREADS (128 * TEAMS + 32 * SENDER)
-#define STEPS ((C + OF_STEP - 1) / OF_STEP)
-#define K_TILES ((K + KB - 1) / KB)
-#define TILES ((N + IMAGES - 1) / IMAGES * K_TILES)
+#define STEPS CEIL_DIV(C, OF_STEP)
+#define K_TILES CEIL_DIV(K, KB)
+#define TILES (CEIL_DIV(N, IMAGES) * K_TILES)
 #define PAIRED (PRODUCTS != TF32)        // a lane's two pixels are neighbours of a plane: words of 2 bytes have both
 #define PAIRS ((HW + 1) / 2)             // of a plane
 #define PLANE_BYTES (HW * (int)sizeof(in_t))

@@ -13,14 +13,14 @@
 
 #define THREADS (128 * TEAMS + 128)
 #define CHANNELS (CHUNKS * 16 / (int)sizeof(in_t))  // of a step: CHUNKS pieces of 16 bytes, a row of the filter
-#define STEPS ((C + CHANNELS - 1) / CHANNELS)
-#define K_TILES ((K + KB - 1) / KB)
+#define STEPS CEIL_DIV(C, CHANNELS)
+#define K_TILES CEIL_DIV(K, KB)
 #define PAIRED (PRODUCTS != TF32)        // a lane's two pixels are neighbours: words of 2 bytes have both
 #define SPAN_PIXELS (128 / (int)sizeof(in_t))
-#define OF_PLANE ((HW + SPAN_PIXELS - 1) / SPAN_PIXELS)
+#define OF_PLANE CEIL_DIV(HW, SPAN_PIXELS)
 #define OF_TEAM (64 / SPAN_PIXELS)       // spans
 #define SPANS (TURNS ? OF_TEAM : TEAMS * OF_TEAM)  // of a tile
-#define PLACES ((N * OF_PLANE + SPANS - 1) / SPANS)
+#define PLACES CEIL_DIV(N * OF_PLANE, SPANS)
 // A block's tiles, or a team's of them (TURNS), all of the same channels, since GROUPS(0) is a multiple of K_TILES.
 #define EACH_TILE(id) int id = GROUP(0); id < PLACES * K_TILES; id += GROUPS(0)
 #define EACH_OF_TEAM(id, team)                                                                 \

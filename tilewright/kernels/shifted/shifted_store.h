@@ -38,8 +38,8 @@ INLINE offset_t out_of(const Block *b, Pixel one, int k) {
 
 INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, SHARED acc_t *tile,
                        const Block *b) {
-    const int mine = (KB + SC - 1) / SC, first = b->sc * mine, rows = min(mine, b->channels - first);
-    const int runs = (SKIPS ? IMAGES * ROWS * COLUMNS : TILE_PIXELS + RUN - 1) / RUN;  // of a channel
+    const int mine = CEIL_DIV(KB, SC), first = b->sc * mine, rows = min(mine, b->channels - first);
+    const int runs = CEIL_DIV(SKIPS ? IMAGES * ROWS * COLUMNS : TILE_PIXELS, RUN);  // of a channel
     NO_UNROLL for (int item = THREAD(0); item < rows * runs; item += THREADS) {
         const int row = first + item / runs, at = item % runs * RUN, k = b->k0 + row;
         const int px = SKIPS && WIDE != COLUMNS ? at / COLUMNS * WIDE + at % COLUMNS : at;

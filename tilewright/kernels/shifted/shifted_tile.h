@@ -16,14 +16,14 @@
 #define THREADS (128 * (TEAMS + 1))
 #define EACH (16 / (int)sizeof(in_t))        // numbers of 16 bytes
 #define CHANNELS (CHUNKS * EACH)             // of a run: CHUNKS pieces of 16 bytes, a row of the filter
-#define RUNS ((C + CHANNELS - 1) / CHANNELS)
+#define RUNS CEIL_DIV(C, CHANNELS)
 #define OF_STEP (TALL > 1 ? R : 1)           // rows of the filter of a step, which is over a run of channels
 #define STEPS (RUNS * R / OF_STEP)
 #define RUN_OF_STEP(step) ((step) * OF_STEP / R)
-#define P_ROWS ((P + TALL - 1) / TALL)       // rows of pixels, which are TALL outputs each
-#define K_TILES ((K + KB - 1) / KB)
-#define P_TILES ((P_ROWS + ROWS - 1) / ROWS)
-#define Q_TILES ((Q + COLUMNS - 1) / COLUMNS)
+#define P_ROWS CEIL_DIV(P, TALL)             // rows of pixels, which are TALL outputs each
+#define K_TILES CEIL_DIV(K, KB)
+#define P_TILES CEIL_DIV(P_ROWS, ROWS)
+#define Q_TILES CEIL_DIV(Q, COLUMNS)
 #define PAIRED (PRODUCTS != TF32)            // a lane's two pixels are neighbours: words of 2 bytes have both
 #define WIDE (PAIRED ? (COLUMNS + 1) / 2 * 2 : COLUMNS)  // from one row of the tile to the next
 #define PIXELS ((ACROSS ? P_ROWS : ROWS) * WIDE)  // from one image to the next: of the tile, or of a run of them all
@@ -39,7 +39,7 @@
 #define ROW_W (SPLIT ? (SPAN_COLUMNS + 2 * (EACH - 1)) / EACH * EACH : W)
 #define ROOM(rows) ((SPAN_ROWS(rows) * ROW_W + SPAN_COLUMNS + 2 * (EACH - 1)) / EACH * 16)
 #define SUMS (KB / 2)                        // of a lane
-#define PLACES (ACROSS ? (N * PIXELS + TILE_PIXELS - 1) / TILE_PIXELS : (N + IMAGES - 1) / IMAGES * P_TILES * Q_TILES)
+#define PLACES (ACROSS ? CEIL_DIV(N * PIXELS, TILE_PIXELS) : CEIL_DIV(N, IMAGES) * P_TILES * Q_TILES)
 // The block's tiles: one, or with STAYS one after the other, all of the same channels, since GROUPS(0) is a multiple of
 // K_TILES.
 #define TILES (PLACES * K_TILES)
@@ -187,7 +187,7 @@ INLINE Piece find_piece(const Block *b, int image, int c) {
     const int first = plane + START(b, image) - lead;
     const int end = first + ROOM(ROWS_OF(b, image)) / (int)sizeof(in_t);
     piece.low = max(first, plane / EACH * EACH);
-    piece.count = min(end, (plane + H * W + EACH - 1) / EACH * EACH) - piece.low;
+    piece.count = min(end, CEIL_DIV(plane + H * W, EACH) * EACH) - piece.low;
     piece.at = piece.low - first;
     piece.rows = 1;
 #endif

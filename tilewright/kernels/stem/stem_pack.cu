@@ -20,7 +20,7 @@
 #define W_RUN W_RUN_OF(PACK_KT * REGS)
 #define SLICE (PACK_KT * (PACK_NHWC ? 8 : 16))
 #define KB (SLICE * PACK_WN)
-#define K_TILES ((KG + KB - 1) / KB)
+#define K_TILES CEIL_DIV(KG, KB)
 #define LANE_WORDS (PACK_PLANES / FAN_P * (SIZE_R / FAN_R) * PACK_QUARTERS)  // of a lane
 #define KSTEPS ((LANE_WORDS + 1) / 2)
 #define COLUMN_CHANNELS (CG / PACK_PLANES)     // of a tap's column in a run

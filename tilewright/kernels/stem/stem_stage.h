@@ -10,8 +10,8 @@
 #define ALL_ROWS (PLANES * XH)
 #define CHUNK_BYTES (COPY == 2 ? 4 : COPY)
 #define ROW_COPIES (STAGED_BYTES / CHUNK_BYTES)  // chunks of a row
-#define THREAD_COPIES ((ROW_COPIES + ROW_THREADS - 1) / ROW_THREADS)  // chunks of a row that a thread copies
-#define AT_ONCE (COPY >= 4 ? 4 : THREAD_COPIES < 8 ? (8 + THREAD_COPIES - 1) / THREAD_COPIES : 1)  // rows
+#define THREAD_COPIES CEIL_DIV(ROW_COPIES, ROW_THREADS)  // chunks of a row that a thread copies
+#define AT_ONCE (COPY >= 4 ? 4 : THREAD_COPIES < 8 ? CEIL_DIV(8, THREAD_COPIES) : 1)  // rows
 
 typedef struct {
     const GLOBAL in_t *from;  // of the image, or anywhere

@@ -7,7 +7,7 @@
 #include "loop.h"
 #include "strassen.h"
 
-#define K_TILES ((BLOCK_K + PACK_K - 1) / PACK_K)
+#define K_TILES CEIL_DIV(BLOCK_K, PACK_K)
 
 // Block by block with the sign that it has in product m: the outer one's and the inner one's.
 INLINE int sign_in_product(int m, int block) {

@@ -35,7 +35,7 @@
 #define KB CB
 #define WB (8 * WBT)
 #define BANDS (HB / 16)
-#define BAND_FRAGMENTS ((NC + FRAGMENT - 1) / FRAGMENT)
+#define BAND_FRAGMENTS CEIL_DIV(NC, FRAGMENT)
 #define XH ((HB - 1) * STR_H + (R - 1) * DIL_H + 1)  // of the image under the tile
 #define XW (8 * NC)
 #define SLOPE (7 * STR_W)                            // zeros before a row of the filter

@@ -11,7 +11,7 @@
 #endif
 
 #if X_NHWC
-#define ROW_COPIES ((XW + PIXELS_AT_ONCE - 1) / PIXELS_AT_ONCE)  // of a row
+#define ROW_COPIES CEIL_DIV(XW, PIXELS_AT_ONCE)  // of a row
 #if OF_TF32
 #define EIGHT_WORDS 8
 #elif OF_BYTES

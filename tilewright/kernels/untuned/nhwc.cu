@@ -62,7 +62,7 @@ typedef unsigned char x_t;
 #endif
 #define CHUNKS_OF_PIXEL (GROUPS_ * CC)
 #define PLANE (H * W)
-#define CHUNK_TILES ((CHUNKS_OF_PIXEL + CHUNKS_WIDE - 1) / CHUNKS_WIDE)
+#define CHUNK_TILES CEIL_DIV(CHUNKS_OF_PIXEL, CHUNKS_WIDE)
 #define PIXELS_WIDE (256 / CHUNKS_WIDE * THREAD_PIXELS)  // of a block, and CHUNKS_WIDE chunks of each
 #define PAIRED (X_ALIGNED && FOLD == 1 && THREAD_PIXELS > 1 && PLANE % THREAD_PIXELS == 0)
 #define C_OF_X (GROUPS_ * C / FOLD)

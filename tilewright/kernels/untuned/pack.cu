@@ -30,7 +30,7 @@
 #ifndef PACK_POINTS
 #define PACK_POINTS 0
 #endif
-#define K_TILES ((KG + PACK_K - 1) / PACK_K)
+#define K_TILES CEIL_DIV(KG, PACK_K)
 #define TAPS (SIZE_R * SIZE_S)
 #define RS (PACK_WINOGRAD == 1 ? 16 : PACK_WINOGRAD == 2 ? 1 : PACK_WINOGRAD == 3 ? SIZE_R : TAPS)
 #define PACKED_ROWS ((offset_t)(PACK_WINOGRAD > 1 ? 1 : GROUP_COUNT) * K_TILES * PACK_C)

@@ -16,7 +16,7 @@
 #include "swizzle.h"
 
 #define IN_WORD (DTYPE == 4 ? 4 : 2)  // numbers of a word
-#define K_TILES ((KG + PACK_K - 1) / PACK_K)
+#define K_TILES CEIL_DIV(KG, PACK_K)
 #define PACKED ((offset_t)GROUP_COUNT * K_TILES * PACK_STEPS * PACK_K * CHUNKS * 4)
 
 #ifndef PACK_APART

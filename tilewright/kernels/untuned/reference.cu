@@ -13,7 +13,7 @@
 #include "done.h"
 #include "sizes.h"
 
-#define STRIPS ((SIZE_Q + STRIP - 1) / STRIP)
+#define STRIPS CEIL_DIV(SIZE_Q, STRIP)
 #define ITEMS ((offset_t)SIZE_N * SIZE_K * SIZE_P * STRIPS)
 #define SIZE_OF(v) ((v) < 0 ? -(v) : (v))
 

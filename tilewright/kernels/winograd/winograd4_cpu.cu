@@ -22,12 +22,11 @@
 
 #define LINE (TILES_Q * SIDE_Q + 6 * VECTOR + 6 * DILATION_W)  // of transformed columns: what hangs over is never used
 #define SLAB_TILES (SLAB_ROWS * TILES_Q)
-#define DIVIDE(a, b) (((a) + (b) - 1) / (b))
-#define SLABS DIVIDE(TILES_ALL, SLAB_TILES)
-#define PARTS_IN (X_NHWC ? DIVIDE(SLAB_TILES, VECTOR) : DIVIDE(SLAB_ROWS, RUN_ROWS))
-#define ITEMS_IN (PARTS_IN * (X_NHWC ? DIVIDE(SIZE_C, VECTOR) : DIVIDE(SIZE_C, RUN_C)))
-#define PARTS_K DIVIDE(SIZE_K, RUN_K)
-#define ITEMS_OUT (DIVIDE(SLAB_TILES, RUN_TILES) * PARTS_K)
+#define SLABS CEIL_DIV(TILES_ALL, SLAB_TILES)
+#define PARTS_IN (X_NHWC ? CEIL_DIV(SLAB_TILES, VECTOR) : CEIL_DIV(SLAB_ROWS, RUN_ROWS))
+#define ITEMS_IN (PARTS_IN * (X_NHWC ? CEIL_DIV(SIZE_C, VECTOR) : CEIL_DIV(SIZE_C, RUN_C)))
+#define PARTS_K CEIL_DIV(SIZE_K, RUN_K)
+#define ITEMS_OUT (CEIL_DIV(SLAB_TILES, RUN_TILES) * PARTS_K)
 
 #include "epilogue.h"
 #include "lanes.h"

@@ -26,7 +26,7 @@
 #include "bands.h"
 
 #define SIDE (POINTS + 1 - S)  // outputs of a tile
-#define READ ((POINTS + X_WORDS - 1) / X_WORDS * X_WORDS)
+#define READ (CEIL_DIV(POINTS, X_WORDS) * X_WORDS)
 #define UNITS (IMAGES * P_PARTS * TILES * K_GROUPS)
 #define PLANE (XH * TILES)
 #define POINT (IMAGES * C * PLANE)
