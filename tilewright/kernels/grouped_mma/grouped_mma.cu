@@ -26,8 +26,6 @@
 // Example: n1c224h56w56k224r3s3p1g28 in f16: for 16 pixels of a group three products of two taps, three of one; with
 // PT = 4 six rows of the image are loaded for four of outputs, 1.5 matrices for each product instead of 4.
 
-#include "dialect.h"
-
 #define THREADS (32 * WM * WN)
 #define KT (BW * NT)
 #define SLICE (8 * KT)  // output channels of a warp

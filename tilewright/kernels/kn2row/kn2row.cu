@@ -31,8 +31,6 @@
 //   SPLIT WARPS  split 1 .. 8, warps 1 .. 16: shares of C in a block, and its warps
 // Example: n1c32h256w256k1r5s5p2 in f16, HB = 32, WB = 60, RB = 4: rows of 64 pixels with 25 taps each, a ring of 12.
 
-#include "dialect.h"
-
 #define THREADS (32 * WARPS)
 #define KB K
 #define TAPS (K * TAP_R * S)

@@ -18,8 +18,6 @@
 //   BW SPLIT   bw, split: threads across; shares of C in a block, of TEAM threads each (warps)
 // Example: n16c128h256w256k3r3s3p1, TH = 8, DEPTH = 5: 96 sums, 10 rows a channel, 864 multiply-adds for 87 words.
 
-#include "dialect.h"
-
 #define THREADS (SPLIT * TEAM)
 #define KB K
 #define HB (TEAM / BW * TH)

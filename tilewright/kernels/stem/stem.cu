@@ -28,8 +28,6 @@
 //   F_SHARED     f: the filter in shared memory, or a lane's registers of all KSTEPS products
 // Example: n1c3h224w224k64r7s7p3u2 in f16: 11 words of a row make 3 for each of four lanes, 7 rows 11 products of 16.
 
-#include "dialect.h"
-
 #define THREADS (32 * WM * WN)
 #define PIXELS_OF (Y_NHWC ? 16 : 8)    // a piece
 #define CHANNELS_OF (Y_NHWC ? 8 : 16)

@@ -29,8 +29,6 @@
 // WBT (wb 1 .. 14) its columns, in eights, WARPS (warps 1 .. 16) that share out its channels.
 // Example: n1c96h56w56k96r7s7p3g96, CB = 16, HB = 16, WBT = 7: KS = 1, NC = 8; 24 blocks, 56 KB each.
 
-#include "dialect.h"
-
 #define THREADS (32 * WARPS)
 #define KB CB
 #define WB (8 * WBT)

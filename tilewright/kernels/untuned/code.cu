@@ -1,8 +1,6 @@
 // code: straight code of CODE_BYTES, longer than the caches of instructions, so that no other kernel's is left in them.
 // An instruction takes 16 bytes on every GPU since Volta.
 
-#include "dialect.h"
-
 KERNEL(code)(GLOBAL float *RESTRICT sink) {
     float x = (float)THREAD(0), a = x + 1.0f, b = x + 2.0f, c = x + 3.0f, d = x + 4.0f;
     UNROLL for (int i = 0; i < CODE_BYTES / 64; i++) {

@@ -6,8 +6,6 @@
 // way at once. Bits are moved: numbers are of SIZE bytes.
 // Example: 56x56 of f16, stride 2: a thread loads 16 bytes, and stores 4 numbers of the 28 of a row.
 
-#include "dialect.h"
-
 #if SIZE == 4
 typedef unsigned number_t;
 #else
