@@ -13,7 +13,11 @@
 #if !Y_NHWC
 // Of nchw a lane has neither neighbours of a channel nor all of a pixel: a matrix of eight pixels by eight channels of
 // two bytes each is turned, so that it has two pixels of a channel.
-#define TURNS_OUT (PAIRS_OUT && defined(__CUDACC__))
+#ifdef __CUDACC__
+#define TURNS_OUT PAIRS_OUT
+#else
+#define TURNS_OUT 0
+#endif
 
 INLINE void store_strip(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int first,
                         int lane, acc_t acc[PT][KT][4], const Channels *its) {

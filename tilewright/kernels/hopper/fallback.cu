@@ -34,7 +34,7 @@
 #define P_TILES 1
 #define Q_TILES 1
 #define K_FASTEST 1
-#define COMBINE 0
+#define COMBINE NONE
 
 #include "tile.h"
 #include "halves.h"
