@@ -42,6 +42,7 @@
 
 #include "tile.h"
 #include "lanes_memory.h"
+#include "grouped_cores.h"
 
 #if ACROSS
 typedef vec input;
@@ -68,9 +69,6 @@ INLINE input load_input(const acc_t *from, int c) {
 typedef struct {
     int n, k, c, p, q;
 } Item;
-
-INLINE int least(int a, int b) { return a < b ? a : b; }
-INLINE int most(int a, int b) { return a > b ? a : b; }
 
 INLINE Item find_item(offset_t i) {
     Item at;

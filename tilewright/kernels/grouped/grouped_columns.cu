@@ -42,13 +42,11 @@
 
 #include "tile.h"
 #include "lanes_memory.h"
+#include "grouped_cores.h"
 
 typedef struct {
     int n, group, p, q;
 } Item;
-
-INLINE int least(int a, int b) { return a < b ? a : b; }
-INLINE int most(int a, int b) { return a > b ? a : b; }
 
 INLINE Item find_item(offset_t i) {
     Item at;
