@@ -1,23 +1,32 @@
 // Where CUDA C++ and OpenCL C differ; for tensor cores also tensor.h and hopper.h, and a few kernels that ask for
 // __CUDACC__. A kernel of a CUDA-core family uses only the neutral names below and compiles as either language.
 //
-//   KERNEL(name)            entry point; every parameter is GLOBAL type *RESTRICT
+//   KERNEL(name)            entry point; every parameter is GLOBAL type *RESTRICT, or CONSTANT
 //   BOUNDED_KERNEL(name, threads, blocks)
 //                           the same, always launched with that many threads a block; a unit must
 //                           have registers for that many blocks at once
-//   GROUP(d) THREAD(d)      block index and thread index within the block, d = 0, 1, 2
-//   SHARED_BYTES            define before the include: bytes of shared memory of the block
+//   GROUP(d) THREAD(d)      block index and thread index within the block, d = 0, 1, 2; GROUPS(d): blocks of the launch
+//   SHARED_ARRAY(name)      at the top of a kernel: the block's shared memory, SHARED_BYTES of it (a define), of acc_t
+//   SHARED_FLAG(name)       likewise: a pointer to one int of it
+//   GLOBAL SHARED CONSTANT  where a pointer points; without one of them to a thread's own variables
+//   UNROLL NO_UNROLL UNROLL_BY(count)   before a loop
+//   CEIL_DIV(a, b)          a / b, rounded up
 //   acc_t                   what sums are made of, and the words that are multiplied: set by DTYPE, see types.h
 //   mul_add(w, x, sum)      sum + w x, rounded once; for i8 four products of words of four (dot4)
 //   vec                     VECTOR acc_t (1, 2, 4, 8, 16), one lane's share of output channels
-//   load_run store_run      1, 2, 4, … neighbours in memory to a private array and back, aligned to them all
+//   vec_load vec_store      from and to memory that is aligned to it (vec_load_shared: SHARED)
+//   vec_pack vec_unpack     from a private array, and to one
+//   vec_zero vec_fma vec_mul_add   0; += a vector times a number, or a vector; vec_fma_turn: there and back by turns
+//   load_run store_run      1, 2, 4, … neighbours in memory to a private array and back, aligned to them all; load4
+//                           store4: four of them; load_once16: 16 bytes that nobody reads again
 //   offset_t                int, or 64 bits wide when OFFSET64 is 1
 //   float_bfloat            an f32 rounded to a bf16, by its bits
-//   HOT                     a function for the hot part of a CPU kernel, see below; INLINE on a GPU
+//   INLINE                  a function. HOT: one for the hot part of a CPU kernel (dialect_opencl.h)
 //   half_float float_half   an f16 by its bits, and back; bits_float, float_bits: the same for f32;
 //                           bits_double: an f64 by its bits, as a signed number
 //   BARRIER BARRIER_ALL     of the block: what its threads did to shared memory before is done; and to global memory
 //   vec_sum_lanes           the sum over the lanes of a warp that are so far apart: CUDA alone has it
+//   atomic_add atomic_count to a number in memory, or one more to a counter: returns what was there
 //   atomic_most             the largest of an int in shared memory and all threads' v; by whole warps
 //   dot4 SILU               four products of i8, added to a sum; v / (1 + exp(-v))
 //   larger                  of two numbers, where a NaN is the largest
@@ -27,6 +36,7 @@
 //                           been running when this one began (CHAIN_NEXT); load_fresh_run, load_made_run: neighbours
 //   FENCE_EACH FENCE_ALL    a fence by each thread before a barrier, or behind it by one thread for all of the block:
 //                           the language has one of them (tile.h, arrive_last)
+//   cluster_load CLUSTER_BARRIER   from another block's shared memory; a barrier of all blocks of the cluster
 //   CLUSTER_READ CLUSTER_LEAVE   this thread has read what it needs of other blocks' shared memory; wait for all others
 //   CHAIN_WAIT              wait until the launch before this one is done: it may still run when this one begins
 //                           (Launch.chained). First in every kernel, for another plan may have made what it reads
