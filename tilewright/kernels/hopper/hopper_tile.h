@@ -3,7 +3,8 @@
 //
 // Knobs (spec.py has their values, rules.py what goes together, docs/families.md what each buys):
 //   WM WN WG_N           wm, wn 1 .. 4, bn: warpgroups over channels, 64 each, and over pixels; pixels of one: 8 .. 256
-//   CHUNKS BATCH         chunks 2 .. 16: pieces of 16 bytes of the sum in a step; batch: steps that share a barrier
+//   CHUNKS BATCH         chunks 2 .. 16: pieces of 16 bytes of the sum in a step (x = 2: all of it); batch: steps that
+//                        share a barrier
 //   STAGES X_STAGES      stages 2 .. 24, xs 1 .. 8: batches of filters, and patches, that are on their way or in use
 //   SWIZZLED             pieces: 1: as the tensor cores swizzle rows; 0: pieces apart
 //   TALL                 tall: a tile is a rectangle of pixels, not a run of the raster

@@ -1,6 +1,5 @@
 // The filter for the products of mma_product.h, laid out as pack_tensor.h has it: words [group][k tile][step][row]
-// [chunk][4], chunks swizzled, or [chunk][row][4]; a word holds one f32, two f16,
-// four e4m3 or half an f64.
+// [chunk][4], chunks swizzled, or [chunk][row][4]; a word holds one f32, two f16, four e4m3 or half an f64.
 //
 //   PACK_PARTS     2: the tile of a step twice, the high parts of its numbers and then the low ones (mma_tf32.h)
 //   PACK_PRODUCTS  what the words are made for (products.h): TF32, THREE (f32 as it is), E4M3, E4M3_AS_F16 or DOUBLE
