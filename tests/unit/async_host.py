@@ -42,10 +42,10 @@ def _compiled(folder: Path) -> Path:
 
 
 def defines(found: Blueprint) -> str:
-    """Return the defines of the main kernel, and how many blocks it has."""
+    """Return the defines of the main kernel, and how many blocks it and a cluster of it have."""
     main = next(one for one in found.launches if f"{one.kernel}.cu" == found.source)
-    values = (*found.defines, ("GRID", main.grid[0]))
-    return "".join(f"#define {name} {value}\n" for name, value in values)
+    values = dict(CLUSTER=main.cluster) | dict(found.defines) | dict(GRID=main.grid[0])
+    return "".join(f"#define {name} {value}\n" for name, value in values.items())
 
 
 def without_instructions(text: str, instructions: tuple[tuple[str, str], ...]) -> str:

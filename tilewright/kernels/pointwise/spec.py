@@ -183,7 +183,7 @@ def _defines(pr: Problem, device: Device, tiling: PointwiseTiling, cf: Values, a
         N=pr.n, C=pr.c, K=pr.k, HW=plane(pr), PLANE_IN=plane_in(pr), STRANDS=strands(pr),
         KB=cf["bn"], WG_N=cf["bn"], WG_EIGHTHS=cf["bn"] // 8,
         CHUNKS=cf["chunks"], TEAMS=cf["teams"], TURNS=cf["turns"], SETS=cf["sets"], KEEPS=cf["keep"],
-        STAGES=cf["stages"], MIN_BLOCKS=cf["mb"], CLUSTER=1, X_FROM=tiling.x_from, OUT_FROM=tiling.out_from,
+        STAGES=cf["stages"], MIN_BLOCKS=cf["mb"], X_FROM=tiling.x_from, OUT_FROM=tiling.out_from,
         OUT_BYTES=tiling.out_bytes, BARS_FROM=tiling.bars_from, SHARED_BYTES=tiling.shared_bytes,
         HANDS_ON=int(handing), **(handed_on(cf["teams"], cf["mb"], device) if handing else {}),
         RUN_OUT=run_out(pr) if aligned else 1,
