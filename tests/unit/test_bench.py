@@ -206,6 +206,7 @@ def test_the_document_is_what_the_reports_read() -> None:
         "family", "config", "cold_us", "warm_us", "ci95_us", "max_error", "error_bound", "deterministic",
         "workspace_bytes", "pack_us", "tune_s", "families",
     }  # fmt: skip
+    assert document["rows"][0]["ours"]["runs"] == document["rows"][0]["peers"]["good"]["runs"] == 2
     assert wanted <= set(document["rows"][0]["ours"])
     assert {"cold_us", "warm_us", "detail"} <= set(document["rows"][1]["peers"]["good"])
 
@@ -479,12 +480,13 @@ def test_on_a_cpu_a_whole_call_is_timed_beside_the_kernels(
     limits = replace(QUICK, min_rounds=6, max_rounds=6)
     ours = Bench(cpu, tune=refuses, limits=limits).row(LAYER).ours
     assert ours.cold_us and ours.call_us and ours.compared_us == ours.call_us > ours.cold_us
+    assert ours.call_ci95_us and ours.runs == 6
     assert ours.ci95_us and ours.warm_us and ours.pack_us and ours.config.startswith(ours.family)
     assert ours.worst is not None and 0 < ours.worst <= 1 and fully[-1]
     assert ours.max_error and ours.error_bound and ours.max_error <= ours.error_bound
     assert ours.note.startswith("not tuned: no family takes it; untuned: ")
     assert "not verified" not in ours.note
-    assert row_of().ours.call_us is None
+    assert (row_of().ours.call_us, row_of().ours.call_ci95_us) == (None, None)
 
 
 def test_our_call_is_one_that_users_make(

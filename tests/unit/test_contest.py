@@ -86,7 +86,7 @@ def test_a_figure_is_that_of_the_fastest_contestant() -> None:
     (name, best), (gemm_name, gemm) = found.figures(times)
     assert (name, gemm_name) == ("p", "p-gemm")
     assert best == PeerFigure(
-        cold_us=20.00049, warm_us=18.0, ci95_us=0.2, stolen=0.02, detail="detail of b", layout="nhwc",
+        cold_us=20.00049, warm_us=18.0, ci95_us=0.2, runs=9, stolen=0.02, detail="detail of b", layout="nhwc",
         workspace_bytes=7, pack_us=1.5, convert_us=2.5, max_error=pytest.approx(4e-7, abs=1e-7),
         tried=found.tried | {"a": 30.0, "c": 40.0, "g gemm": 60.0},
     )  # fmt: skip

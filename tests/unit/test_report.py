@@ -173,6 +173,23 @@ def test_calls_are_compared_with_calls() -> None:
     assert [dict(zip(short.head, row, strict=True))["our call"] for row in short.body] == ["750", "–"]
 
 
+def test_a_noisy_call_is_marked_and_so_is_a_ratio_of_it() -> None:
+    """On a CPU the ratio is of calls: their interval counts, not that of the kernels."""
+    document = copy.deepcopy(DOCUMENT)
+    ours = document["rows"][0]["ours"]
+    ours |= {"call_us": 750.0, "ci95_us": 1.0, "call_ci95_us": 50.0}
+    for laid in (results_table(results.parse(document)), short_table(results.parse(document))):
+        first = dict(zip(laid.head, laid.body[0], strict=True))
+        assert (first["ours"], first["our call"], first["ratio"]) == ("600", "750~", "1.20~")
+        assert NOISY_NOTE in laid.notes
+    ours |= {"ci95_us": 90.0, "call_ci95_us": 5.0}
+    laid = results_table(results.parse(document))
+    first = dict(zip(laid.head, laid.body[0], strict=True))
+    assert (first["ours"], first["our call"], first["ratio"]) == ("600~", "750", "1.20")
+    del ours["call_ci95_us"]  # of an older version
+    assert results.parse(document).rows[0].noisy
+
+
 def test_a_time_below_its_floor_is_marked_and_explained() -> None:
     document = copy.deepcopy(DOCUMENT)
     document["rows"][0]["floor_us"] = 900.0

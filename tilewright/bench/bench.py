@@ -188,8 +188,9 @@ def _check(runtime: Runtime, plan: Plan, seed: int) -> Check | None:
 def _timed(figure: OurFigure, measured: Mapping[str, Measurement]) -> OurFigure:
     if OURS not in measured:
         return figure
-    kernels, call_us = measured[OURS], measured[CALL].cold_us if CALL in measured else None
+    kernels, call = measured[OURS], measured.get(CALL)
     return replace(
-        figure, cold_us=kernels.cold_us, call_us=call_us, warm_us=kernels.warm_us, ci95_us=kernels.ci95_us,
-        stolen=kernels.stolen,
+        figure, cold_us=kernels.cold_us, warm_us=kernels.warm_us, ci95_us=kernels.ci95_us, runs=kernels.runs,
+        stolen=kernels.stolen, call_us=call.cold_us if call else None,
+        call_ci95_us=call.ci95_us if call else None,
     )  # fmt: skip

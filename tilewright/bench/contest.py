@@ -103,9 +103,10 @@ class Entered:
         ranked = sorted(among, key=lambda c: measured[c.name].cold_us)
         best, figure = ranked[0], measured[ranked[0].name]
         return PeerFigure(
-            cold_us=figure.cold_us, warm_us=figure.warm_us, ci95_us=figure.ci95_us, stolen=figure.stolen,
-            detail=best.detail, layout=best.layout, workspace_bytes=best.workspace_bytes,
-            pack_us=best.pack_us, convert_us=best.convert_us, max_error=self.errors[best.name],
+            cold_us=figure.cold_us, warm_us=figure.warm_us, ci95_us=figure.ci95_us, runs=figure.runs,
+            stolen=figure.stolen, detail=best.detail, layout=best.layout,
+            workspace_bytes=best.workspace_bytes, pack_us=best.pack_us, convert_us=best.convert_us,
+            max_error=self.errors[best.name],
             tried=self.tried | {c.name: round(measured[c.name].cold_us, 3) for c in ranked[1:]},
         )  # fmt: skip
 

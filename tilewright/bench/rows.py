@@ -31,8 +31,10 @@ class OurFigure(Timed):
         config: its parameters.
         cold_us: median time with flushed caches, in us.
         call_us: on a CPU, the cold time from call to return, in us, which is how peers are timed there.
+        call_ci95_us: half width of the 95% interval of that median, in us; None in files of older versions.
         warm_us: time of one run in a long sequence of runs, in us.
         ci95_us: half width of the 95% interval of the cold median, in us.
+        runs: number of cold runs, of the kernels and of calls each; 0 if unknown.
         stolen: share of the time that the CPU's host gave to others while this was measured.
         max_error: largest |y - reference|.
         error_bound: the a-priori bound at the element whose error is largest relative to its bound.
@@ -52,8 +54,10 @@ class OurFigure(Timed):
     config: str = ""
     cold_us: float | None = None
     call_us: float | None = None
+    call_ci95_us: float | None = None
     warm_us: float | None = None
     ci95_us: float | None = None
+    runs: int = 0
     stolen: float = 0.0
     max_error: float | None = None
     error_bound: float | None = None
@@ -71,6 +75,16 @@ class OurFigure(Timed):
         """The time by which peers' times are divided: measured in the same way."""
         return self.call_us or self.cold_us
 
+    @property
+    def call_noisy(self) -> bool:
+        """Whether the time of a call is unreliable."""
+        return self.call_us is not None and is_noisy(self.call_us, self.call_ci95_us or 0.0, self.stolen)
+
+    @property
+    def compared_noisy(self) -> bool:
+        """Whether the compared time is unreliable; a call without an interval is if the kernels' time is."""
+        return self.noisy if self.call_ci95_us is None else self.call_noisy
+
 
 @dataclass(frozen=True)
 class PeerFigure(Timed):
@@ -80,6 +94,7 @@ class PeerFigure(Timed):
         cold_us: median time with flushed caches, in us; None if nothing ran.
         warm_us: time of one run in a long sequence of runs, in us.
         ci95_us: half width of the 95% interval of the cold median, in us.
+        runs: number of cold runs; 0 if unknown.
         stolen: share of the time that the CPU's host gave to others while this was measured.
         detail: what ran: library, version, engine, layout.
         layout: the layout it reads and writes.
@@ -94,6 +109,7 @@ class PeerFigure(Timed):
     cold_us: float | None = None
     warm_us: float | None = None
     ci95_us: float | None = None
+    runs: int = 0
     stolen: float = 0.0
     detail: str = ""
     layout: str = ""
@@ -145,7 +161,7 @@ class BenchRow:
     @property
     def noisy(self) -> bool:
         """Whether the ratio is unreliable."""
-        return any(figure.noisy for figure in self.compared())
+        return self.ours.compared_noisy or any(figure.noisy for figure in self.compared()[1:])
 
     def over_ours(self, peer: str) -> float | None:
         """Return a peer's time / ours; None if either is missing."""

@@ -35,7 +35,7 @@ def results_table(results: Results, families: bool = False) -> Table:
     peers = [name for name in results.peer_names if any(name in ran_peers(row) for row in results.rows)]
     columns = {title: cell for name in peers for title, cell in _peer_columns(name, results)}
     if any(row.ours.call_us for row in results.rows):
-        columns = {"our call": lambda row: time_text(row.ours.call_us)} | columns
+        columns = {"our call": _call_time} | columns
     if families:
         columns = {f"our {name}": _family_cell(name) for name in results.family_names} | columns
     ours, last = ("family", "ours", "±", "floor", "of floor"), ("ratio", "error/bound", "workspace")
@@ -68,7 +68,7 @@ def short_table(results: Results, picked: bool = False) -> Table:
 def _short_cells(row: BenchRow, calls: bool) -> tuple[str, ...]:
     name, family, ours, _, floor, share, *rest = _cells(row, {})
     peer = row.best_peer
-    call = (time_text(row.ours.call_us),) if calls else ()
+    call = (_call_time(row),) if calls else ()
     theirs = _peer_time(row.peers[peer]) if peer else NONE
     return (name, family, ours, floor, share, *call, peer or NONE, theirs, rest[0], rest[1])
 
@@ -88,6 +88,11 @@ def _peer_columns(name: str, results: Results) -> Iterator[tuple[str, Cell]]:
 def _peer_time(figure: PeerFigure) -> str:
     """Return a peer's time, marked if it is noisy."""
     return time_text(figure.cold_us) + NOISY_MARK * figure.noisy
+
+
+def _call_time(row: BenchRow) -> str:
+    """Return the time of our call, marked if it is noisy."""
+    return time_text(row.ours.call_us) + NOISY_MARK * row.ours.call_noisy
 
 
 def _family_cell(name: str) -> Cell:
@@ -134,7 +139,8 @@ def _notes(
     if not all(row.ours.deterministic for row in results.rows):
         notes.append("† not deterministic: sums of floats in no fixed order")
     figures = [figure for row in results.rows for figure in shown(row)]
-    notes += noisy_notes((figure.noisy, figure.stolen) for figure in figures)
+    noisy = [(figure.noisy, figure.stolen) for figure in figures]
+    notes += noisy_notes(noisy + [(row.ours.call_noisy, row.ours.stolen) for row in results.rows])
     if any(beats_floor(row.floor_share) for row in results.rows):
         notes.append(BEATS_NOTE)
     remarks = dict.fromkeys(row.ours.note for row in results.rows if row.ours.note and row.ours.cold_us)
