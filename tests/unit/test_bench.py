@@ -192,7 +192,8 @@ def test_a_peer_that_raises_anything_is_a_reason() -> None:
 def test_the_document_is_what_the_reports_read() -> None:
     layers = [LAYER, Layer("L2", Problem.parse("n2c4h5w5k3r1s1-f32-nhwc"))]
     peers = [Invented("good", ("plain", 1.0, ()))]
-    work = Bench(open_runtime("numpy"), peers, limits=QUICK, wanted=TuneOptions(Budget.parse("20s"), seed=3))
+    how = TuneOptions(Budget.parse("20s"), "random", seed=3)
+    work = Bench(open_runtime("numpy"), peers, limits=QUICK, wanted=how)
     rows = [replace(work.row(layer), floor_us=1e9) for layer in layers]
     document = json.loads(json.dumps(work.document(rows)))
     floors = [row["floor_us"] for row in document["rows"]]
@@ -200,7 +201,8 @@ def test_the_document_is_what_the_reports_read() -> None:
     results = parse(document)
     assert [row.name for row in results.rows] == ["L1", "L2"]
     protocol = document["protocol"]
-    assert results.geomean and (protocol["seed"], protocol["budget"]) == (3, "20s")
+    told = protocol["seed"], protocol["budget"], protocol["strategy"]
+    assert results.geomean and told == (3, "20s", "random")
     assert {"name", "backend", "driver"} <= set(document["device"])
     wanted = {
         "family", "config", "cold_us", "warm_us", "ci95_us", "max_error", "error_bound", "deterministic",

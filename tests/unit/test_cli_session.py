@@ -88,6 +88,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tuner:
     """A device that is not there, and a tuner that needs none."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     runtime = SimpleNamespace(device=DEVICE, compiler="c", unified=False, array_bytes=1 << 62,
+                              versions=lambda: {"compiler": "c"},
                               memory_bytes=lambda: 80 << 30)  # fmt: skip
     monkeypatch.setattr(opened, "open_device", lambda device: runtime)
     monkeypatch.setattr(opened, "calibrate_once", lambda runtime: None)
@@ -114,6 +115,10 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     assert "workspace" in shown.out and " 3.0M " in shown.out
     told = json.loads(file.read_text())
     assert (told["device"], told["budget"], told["seed"]) == (DEVICE.name, "", 0)
+    assert (told["key"], told["strategy"], told["deterministic"], told["families"]) == (
+        DEVICE.key, "model", False, [],
+    )  # fmt: skip
+    assert told["date"].startswith("20") and "commit" in told and told["versions"] == {"compiler": "c"}
     best = winner(A)
     assert told["rows"] == [
         {
@@ -127,6 +132,9 @@ def test_tune_prints_writes_and_is_then_answered_from_the_store(
     assert main(["tune", A, "--again", "--budget", "5trials", "--seed", "3", "--json", "-"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["budget"], told["seed"]) == ("5trials", 3)
+    assert main(["tune", A, "--again", "--strategy", "random", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["strategy"] == "random"
+    assert stand_in.asked.pop() == A
     assert stand_in.asked.pop() == A
     assert main(["tune", A]) == 0
     shown = capsys.readouterr()
@@ -617,6 +625,10 @@ def test_bench_goes_on_from_its_file_and_adds_layers(
     assert "measured with seed 0, this is with seed 1; give the same options" in capsys.readouterr().err
     assert main([*bench, "--resume", "--deterministic", "--family", "textbook", B]) == 2
     assert "with deterministic: yes, families textbook; give the same" in capsys.readouterr().err
+    file.write_text(json.dumps(first | {"protocol": first["protocol"] | {"strategy": "random"}}))
+    assert main([*bench, "--resume", B]) == 2
+    assert "measured with strategy random, this is with strategy model; give" in capsys.readouterr().err
+    file.write_text(json.dumps(first))
     assert main([*(part for part in bench if part != "--no-tune"), "--resume", B]) == 2
     assert "measured with tuned: no, this is with tuned: yes; give" in capsys.readouterr().err
     assert main([*(part if part != "none" else "all" for part in bench), "--resume", B]) == 2

@@ -153,8 +153,8 @@ class Bench:
             "warm": "one of a long row of runs: a CUDA graph, or a loop on a CPU",
             "inputs": "standard normal", "seed": wanted.seed, "threads": self.setting.threads,
             "tuned": self.tune is not None, "budget": str(wanted.budget or ""),
-            "deterministic": wanted.deterministic, "families": list(wanted.families),
-            "peers": [peer.name for peer in self.peers],
+            "strategy": wanted.strategy, "deterministic": wanted.deterministic,
+            "families": list(wanted.families), "peers": [peer.name for peer in self.peers],
             "limits": {k: v for k, v in asdict(self.limits).items() if v != math.inf},
         }  # fmt: skip
 

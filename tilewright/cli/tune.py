@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -26,6 +26,9 @@ from tilewright.report.table import (
     width_text,
 )
 from tilewright.tuning.options import TuneOptions
+
+if TYPE_CHECKING:
+    from tilewright.runtime.base import Runtime
 
 Row = dict[str, Any]
 
@@ -63,9 +66,7 @@ def tune(
 
     def report() -> None:
         if rows:
-            document = {
-                "device": runtime.device.name, "budget": str(wanted.budget or ""), "seed": seed, "rows": rows,
-            }  # fmt: skip
+            document = _document(runtime, wanted, rows) if json_file else None
             emit(_table(rows), document, json_file)
         if len(rows) < len(found):
             remark(stopping.layers_done(len(rows), len(found)) + _AGAIN)
@@ -83,6 +84,18 @@ def tune(
     stop.leave()
     if any("reason" in row for row in rows):
         raise typer.Exit(1)
+
+
+def _document(runtime: Runtime, wanted: TuneOptions, rows: list[Row]) -> dict[str, Any]:
+    """Return the rows for JSON, with what is needed to search in the same way again."""
+    from tilewright.bench.environment import commits, now
+
+    return {
+        "device": runtime.device.name, "key": runtime.device.key, "versions": runtime.versions(),
+        "date": now(), "commit": commits(""), "budget": str(wanted.budget or ""),
+        "strategy": wanted.strategy, "seed": wanted.seed, "deterministic": wanted.deterministic,
+        "families": list(wanted.families), "rows": rows,
+    }  # fmt: skip
 
 
 def _row(session: TuningSession, layer: Layer, alone: bool) -> Row:
