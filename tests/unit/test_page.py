@@ -70,6 +70,17 @@ def test_the_page_has_the_title_that_was_asked_for(written: Path, tmp_path: Path
     assert "<title>Mine &amp; yours</title>" in other.read_text()
 
 
+def test_the_page_says_how_the_results_were_measured(written: Path) -> None:
+    """Enough to measure them again: the commit is in the line above the table."""
+    text = written.read_text(encoding="utf-8")
+    told = text.partition("<summary>How it was measured</summary>")[2].partition("</details>")[0]
+    rows = dict(re.findall(r"<tr><td>(.*?)</td><td[^>]*>(.*?)</td></tr>", told))
+    protocol = json.loads(RESULTS.read_text())["protocol"]
+    assert (rows["seed"], rows["budget"], rows["threads"]) == ("0", protocol["budget"], "2")
+    assert (rows["tuned"], rows["peers"]) == ("yes", ", ".join(protocol["peers"]))
+    assert rows["min rounds"] == str(protocol["limits"]["min_rounds"]) and "families" not in rows
+
+
 def test_results_are_those_in_benchmarks_unless_some_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

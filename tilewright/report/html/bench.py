@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from tilewright.bench.rows import BenchRow
 from tilewright.report.html.charts import kernel_point, ladder, ratios, roofline
-from tilewright.report.html.page import Cell, Section, device_table, heading, notes, paragraph, table
+from tilewright.report.html.page import (
+    Cell,
+    Section,
+    device_table,
+    heading,
+    notes,
+    paragraph,
+    protocol_table,
+    table,
+)
 from tilewright.report.html.svg import Bar
 from tilewright.report.results import Results
 from tilewright.report.results_table import ran_peers, results_table
@@ -27,6 +36,7 @@ def bench_section(name: str, results: Results) -> Section:
         ratios([(row.name, _ratios(row, peers)) for row in results.rows], peers, "peer time / ours"),
         heading("Largest error over its bound"),
         ladder(errors, "error / bound; 1 is the bound", limit=1.0),
+        protocol_table(results.protocol),
         device_table(results.device),
     ]
     return Section(name, tuple(block for block in blocks if block))

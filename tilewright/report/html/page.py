@@ -103,13 +103,29 @@ def paragraph(words: str) -> str:
 
 def device_table(device: Mapping[str, Any]) -> str:
     """Return a table of all facts of the device: rates, clocks, versions."""
-    flat = {k: v for k, v in device.items() if not isinstance(v, Mapping)}
-    flat |= dict(device.get("rates") or {})
-    rows = [(Cell(str(k).replace("_", " ")), Cell(_fact(v))) for k, v in flat.items() if v not in ("", None)]
-    return f"<details><summary>Device, clocks and versions</summary>{table(('', ''), rows, (1,))}</details>"
+    return _details("Device, clocks and versions", device, "rates")
+
+
+def protocol_table(protocol: Mapping[str, Any]) -> str:
+    """Return a table of how results were measured: seed, budget, limits; empty if the file does not say."""
+    return _details("How it was measured", protocol, "limits") if protocol else ""
+
+
+def _details(title: str, facts: Mapping[str, Any], inner: str) -> str:
+    """Return a folded table of facts, and of those of one that has facts itself."""
+    flat = {k: v for k, v in facts.items() if not isinstance(v, Mapping)}
+    if isinstance(more := facts.get(inner), Mapping):
+        flat |= more
+    told = {k: _fact(v) for k, v in flat.items() if v is not None}
+    rows = [(Cell(str(k).replace("_", " ")), Cell(v)) for k, v in told.items() if v]
+    return f"<details><summary>{title}</summary>{table(('', ''), rows, (1,))}</details>"
 
 
 def _fact(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
     if isinstance(value, float):
         return f"{value:,.6g}"
     return shortened(f"{value:,}", 30) if type(value) is int else str(value)
