@@ -6,6 +6,7 @@ import _ctypes
 import math
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -341,6 +342,33 @@ def test_random_configs_come_once_and_the_seed_says_which() -> None:
     for some in (None, every[10:30]):
         assert set(drawn(1, some)) == set(some or every)
         assert drawn(1, some) == drawn(1, some) != drawn(2, some)
+
+
+def walk() -> Any:
+    """The strategy of docs/search.md."""
+    page = Path(__file__).parents[2] / "docs" / "search.md"
+    block = re.search(r"^```python\n([^`]*^class Walk.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    assert block
+    found: dict[str, Any] = {}
+    exec(block[1], found)
+    return found["Walk"]
+
+
+def test_a_strategy_of_ones_own_is_one_more_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the documentation goes on from the fastest; in a replay it keeps to what was recorded."""
+    monkeypatch.setitem(search.STRATEGIES, "walk", walk())
+    one, other = (search.make("walk", Sizes(), LAYER, DEVICE, seed=5) for _ in range(2))
+    first = one.propose(4)
+    assert first == other.propose(4) and len({*first}) == 4
+    for place, config in enumerate(first):
+        one.tell(outcome(config, [math.inf, 7.0, 5.0, 9.0][place], LAYER))
+    near = Space(Sizes(), LAYER, DEVICE).neighbours(first[2])
+    second = one.propose(2)
+    assert {*second} <= {*near} - {*first} and len(second) == 2
+    some = list(Space(Sizes(), LAYER, DEVICE).every())[:9]
+    kept = search.make("walk", Sizes(), LAYER, DEVICE, among=some)
+    assert {*kept.propose(5), *kept.propose(5)} == {*some} and kept.propose(5) == []
+    assert search.make("walk", Sizes(), LAYER, DEVICE, among=[]).propose(5) == []
 
 
 def test_failures_are_known_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,9 @@ class RowStrategy:
     made: list[RowStrategy] = []
     gains: list[float] = []
 
-    def __init__(self, name: str, family: Family, problem: Problem, device: Device, seed: int = 0) -> None:
+    def __init__(
+        self, name: str, family: Family, problem: Problem, device: Device, seed: int = 0, *_: object
+    ) -> None:
         order = list(range(100))
         if name == "random":
             random.Random(seed).shuffle(order)

@@ -7,7 +7,7 @@ strategies are kept to the recorded configs: the share that they reach is of the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tilewright.arithmetic import geometric_mean
@@ -18,7 +18,7 @@ from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.search import strategies
 from tilewright.search.experience import shipped
-from tilewright.search.proposals import MakeStrategy, Proposals, batch_size
+from tilewright.search.proposals import Proposals, Strategy, batch_size
 from tilewright.search.space import space
 
 COUNTS = (0, 8, 100)
@@ -65,7 +65,7 @@ def replay(
     strategy: str = "model",
     counts: Sequence[int] = COUNTS,
     seed: int = 0,
-    make: MakeStrategy | None = None,
+    make: Callable[..., Strategy] | None = None,
 ) -> Replay | None:
     """Search the recorded configs of one problem as if they were being measured.
 
@@ -80,7 +80,8 @@ def replay(
         strategy: all, random, model or local.
         counts: budgets to search with, each in a search of its own; the last is the one told of.
         seed: of the strategy.
-        make: makes the strategy; None: ``tilewright.search.strategies.make``.
+        make: makes the strategy, from what ``tilewright.search.strategies.make`` takes, which is the default;
+            it must propose recorded configs, ``among``: others are passed over.
 
     Returns:
         The report; None if fewer than two records of the families and the problem are right: whatever the
@@ -99,9 +100,7 @@ def replay(
     shares, times, passed_over = [], list[float](), 0
     for count in counts:
         searchers = {
-            family.name: make(strategy, family, problem, device, seed)
-            if make
-            else strategies.make(strategy, family, problem, device, seed, among, others)
+            family.name: (make or strategies.make)(strategy, family, problem, device, seed, among, others)
             for family, among in zip(families, legal, strict=True)
         }
         proposals = Proposals(searchers, lambda config: True)

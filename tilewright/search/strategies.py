@@ -6,7 +6,7 @@ A strategy proposes batches and is told what became of them; it never sees a dev
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from math import inf
 
@@ -22,7 +22,6 @@ from tilewright.search.proposals import Strategy
 from tilewright.search.ranking import Among, ModelRanking
 from tilewright.search.space import Space
 
-STRATEGIES = ("model", "local", "random", "all")
 POOL = 60  # configs of the model's order that are looked at for each one to choose
 FAILED = 2.0  # a config that failed counts as this many times slower than estimated
 
@@ -30,7 +29,9 @@ FAILED = 2.0  # a config that failed counts as this many times slower than estim
 class Exhaustive(Strategy):
     """Every legal config, in the order of the space."""
 
-    def __init__(self, space: Space, rng: random.Random, among: Among = None) -> None:
+    def __init__(
+        self, space: Space, rng: random.Random, among: Among = None, experience: Experience | None = None
+    ) -> None:
         self._configs: Iterator[Config] = space.every() if among is None else iter(among)
 
     def propose(self, count: int) -> list[Config]:
@@ -41,7 +42,9 @@ class Exhaustive(Strategy):
 class RandomSampling(Strategy):
     """Legal configs drawn at random, none twice."""
 
-    def __init__(self, space: Space, rng: random.Random, among: Among = None) -> None:
+    def __init__(
+        self, space: Space, rng: random.Random, among: Among = None, experience: Experience | None = None
+    ) -> None:
         self._space, self._rng = space, rng
         self._given = None if among is None else rng.sample(among, len(among))
         self._seen: set[Config] = set()
@@ -155,11 +158,16 @@ class LocalSearch(ModelGuided):
     climbing = 1.0
 
 
+STRATEGIES: dict[str, Callable[[Space, random.Random, Among, Experience | None], Strategy]] = {
+    "model": ModelGuided, "local": LocalSearch, "random": RandomSampling, "all": Exhaustive,
+}  # fmt: skip
+
+
 def make(
     strategy: str, family: Family, problem: Problem, device: Device, seed: int = 0, among: Among = None,
     experience: Experience | None = None,
 ) -> Strategy:  # fmt: skip
-    """Build a strategy by name; the same seed gives the same proposals.
+    """Build a strategy by name; the same seed gives the same proposals, as long as it is told the same times.
 
     ``among`` keeps it to the given configs: those that were recorded, when a search is replayed.
     ``experience`` is what it knows of other layers; None: what comes with the package.
@@ -167,11 +175,6 @@ def make(
     Raises:
         ConfigError: if the name is not one of ``STRATEGIES``.
     """
-    guided: dict[str, type[ModelGuided]] = {"model": ModelGuided, "local": LocalSearch}
-    uninformed: dict[str, type[Exhaustive | RandomSampling]] = {"all": Exhaustive, "random": RandomSampling}
-    space, rng = Space(family, problem, device), random.Random(seed)
-    if strategy in guided:
-        return guided[strategy](space, rng, among, experience)
-    if strategy in uninformed:
-        return uninformed[strategy](space, rng, among)
-    raise ConfigError(f"strategy {strategy!r}: must be one of {', '.join(STRATEGIES)}")
+    if strategy not in STRATEGIES:
+        raise ConfigError(f"strategy {strategy!r}: must be one of {', '.join(STRATEGIES)}")
+    return STRATEGIES[strategy](Space(family, problem, device), random.Random(seed), among, experience)

@@ -16,7 +16,7 @@ class TuneOptions:
     Attributes:
         budget: seconds in total, or trials; None: the default of the device.
         strategy: all, random, model or local.
-        seed: of the strategy and of the inputs; the same seed proposes the same configs.
+        seed: of the strategy and of the inputs; what is proposed depends on measured times, too.
         deterministic: try only configs that give the same bits each time.
         families: names of those to search; none: all that race and take the problem.
         again: search even if the store has the winner of a search of all these families (``tune_once``; the

@@ -22,8 +22,8 @@ class Supply:
 
     For a budget of seconds, of the compiled configs the most promising one is tried first; on a GPU some of
     the first come while strategies still evaluate their families. For a budget of trials, all proposals are
-    tried, in order, before more are asked for: so searches with the same budget propose the same configs,
-    however fast they run.
+    tried, in order, before more are asked for: so what is proposed depends on the seed and on measured times,
+    but not on how fast compilers are.
 
     Args:
         budget: of the search; if it is "all", everything is tried, however little is expected of it.
