@@ -143,6 +143,19 @@ def test_predicted_against_measured() -> None:
     assert measured["registers_per_thread_compiled"] == 64
 
 
+def test_what_experience_makes_of_a_prediction_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """That is what configs are ranked by; on a chip without trials it is the prediction itself."""
+    assert main(["explain", "R12", "--arch", "sm_90", "--json", "-"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    told, config = said["predicted_against_measured"], Config.parse(said["config"]["config"])
+    layer = Problem.parse(said["layer"]["problem"])
+    family, here = family_of(config.family), for_architecture("sm_90")
+    (expected,) = shipped(here.chip).of(family, layer, here).expected_us([config])
+    assert told["corrected_by_experience_us"] == expected != told["predicted_us"]
+    assert main(["explain", "R12", "--arch", "sm_75", "--json", "-"]) == 0
+    assert "corrected_by_experience_us" not in capsys.readouterr().out
+
+
 def test_a_time_of_another_device_is_not_held_against_this_one() -> None:
     other = DEVICE.key.replace(DEVICE.name, "NVIDIA H200")
     measured = found([replace(record(MINE, 10.0), device=other)])["predicted_against_measured"]

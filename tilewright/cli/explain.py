@@ -88,16 +88,20 @@ def _subject(
     problem: Problem, device: Device, config: Config, why: Provenance, history: Sequence[Record]
 ) -> Subject:
     from tilewright.report.explanation import Subject
+    from tilewright.search.experience import shipped
     from tilewright.search.model import estimate
 
     chosen = family_of(config.family)
     chosen.check(problem, device, config)
+    predicted = estimate(chosen, problem, device, config) if chosen.tunable else None
+    bias = shipped(device.chip).of(chosen, problem, device) if predicted else None
     return Subject(
         problem=problem,
         device=device,
         family=chosen,
         config=config,
-        estimate=estimate(chosen, problem, device, config) if chosen.tunable else None,
+        estimate=predicted,
+        expected_us=bias.expected_us([config])[0] if bias and bias.learnt else None,
         note=why.told(problem),
         history=history,
         blueprint=chosen.blueprint(problem, device, config),

@@ -23,6 +23,8 @@ class Subject:
 
     Attributes:
         estimate: the model's prediction; None for a family that it does not know.
+        expected_us: its total as trials on such a device correct it, which a search goes by; None: there are
+            none.
         note: why this config: "the stored winner", "the model's choice", "named by --config".
         history: every record of the problem on the device, oldest first; or on another one with its chip.
         named: whether the user named the config, so that a search need not try it.
@@ -42,6 +44,7 @@ class Subject:
     named: bool = False
     options: str = ""
     elsewhere: bool = False
+    expected_us: float | None = None
 
 
 @dataclass(frozen=True)
@@ -209,6 +212,8 @@ def _measured(subject: Subject) -> Facts:
     rows: Facts = {}
     if subject.estimate:
         rows["predicted_us"] = subject.estimate.total_us
+    if subject.expected_us is not None:
+        rows["corrected_by_experience_us"] = subject.expected_us
     if mine is None:
         return {**rows, "measured": _not_measured(subject)}
     figure, here = _figure(mine), mine.device == subject.device.key

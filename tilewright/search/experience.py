@@ -103,6 +103,7 @@ class Bias:
 
     Attributes:
         fastest: the fastest configs of the nearest layers, which a space may or may not have.
+        learnt: how many trials it rests on.
     """
 
     def __init__(self, family: Family, problem: Problem, device: Device, lessons: Sequence[Lesson]) -> None:
@@ -114,7 +115,7 @@ class Bias:
         taught = [(e, c, us) for e, c, us in known if c.values.keys() == names]
         first = (Config.parse(text) for e in lessons for text, _ in e.times_us[:FASTEST])
         self.fastest = tuple(dict.fromkeys(first))
-        self._empty = not taught
+        self.learnt = len(taught)
         if not taught:
             return
         layers = np.array([features(e.problem) for e, _, _ in taught])
@@ -136,7 +137,7 @@ class Bias:
 
     def _errors(self, configs: Sequence[Config], estimates: Sequence[Estimate]) -> Floats:
         """Return the expected log(time / estimate) of each config; 0 where nothing is known."""
-        if self._empty or not configs:
+        if not self.learnt or not configs:
             return np.zeros(len(configs))
         asked = coordinates(self._params, configs), makeup(estimates)
         covariance = _covariance(asked, self._taught, self._near)
