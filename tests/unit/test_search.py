@@ -656,6 +656,27 @@ def test_families_share_by_what_they_promise_then_by_what_they_reach() -> None:
     assert counts(proposals.next(17)) == {"slow": 16, "fast": 1, "odd": 0}
 
 
+def test_families_share_alike_however_few_are_asked_for() -> None:
+    """One at a time, what is left over is owed: else all were the fastest family's."""
+    for size in (1, 2, 3, 17):
+        times = {"slow": 20.0, "fast": 10.0, "odd": 12.0}
+        proposals = Proposals({name: Promising(name, us) for name, us in times.items()}, lambda config: True)
+        found = [config for _ in range(51 // size) for config in proposals.next(size)]
+        weights = {"slow": 1 / 16, "fast": 1.0, "odd": (10 / 12) ** 4}
+        for name, count in counts(found).items():
+            assert abs(count - len(found) * weights[name] / sum(weights.values())) < 1.0, (size, name)
+    nothing = {name: Promising(name, math.inf) for name in ("odd", "fast", "slow")}
+    proposals = Proposals(nothing, lambda config: True)
+    assert counts([proposals.next(1)[0] for _ in range(6)]) == {"slow": 2, "fast": 2, "odd": 2}
+
+
+def test_a_family_is_asked_once_before_it_has_waited_for_long() -> None:
+    """Though it is nearly FAR behind: a search is complete only when each has had a turn."""
+    strategies = {"fast": Promising("fast", 10.0), "slow": Promising("slow", 49.0)}
+    proposals = Proposals(strategies, lambda config: True)
+    assert counts([proposals.next(1)[0] for _ in range(60)]) == {"slow": 1, "fast": 59, "odd": 0}
+
+
 def test_what_promises_most_so_far_may_be_compiled_while_the_others_look() -> None:
     strategies = [Promising("odd", 5.0), Promising("slow", 20.0), Promising("fast", 10.0)]
     for count in (2, 0):

@@ -67,10 +67,11 @@ class _Racer:
         given, tried: whether any of its configs was proposed, was tried.
         spent: whether it had nothing more to propose.
         waiting: configs that were proposed and not tried yet.
+        owed: its part of proposals that were too few to share, or less than 0 if it had more than its part.
     """
 
-    def __init__(self, strategy: Strategy, family: str) -> None:
-        self.strategy, self.family = strategy, family
+    def __init__(self, strategy: Strategy, family: str, owed: float) -> None:
+        self.strategy, self.family, self.owed = strategy, family, owed
         self.looked = self.given = self.tried = self.spent = False
         self.waiting: set[str] = set()
         self._measured_us = math.inf
@@ -126,7 +127,7 @@ class Proposals:
         hints: Sequence[Config] = (), untried: Collection[str] = (),
     ) -> None:  # fmt: skip
         """Propose nothing yet; ``strategies`` are by the names of their families."""
-        self._racers = [_Racer(strategy, family) for family, strategy in strategies.items()]
+        self._racers = [_Racer(one, family, float(family in untried)) for family, one in strategies.items()]
         self._promised_us = math.inf  # by any that has
         self._wanted = wanted
         self._seen: set[str] = set()
@@ -153,15 +154,15 @@ class Proposals:
             turns = _shares(asking, count - len(found))
             self.due -= {racer.family for racer in asking} - {racer.family for racer, _ in turns}
             for racer, share in turns:
-                proposed = racer.strategy.propose(min(share, count - len(found)))
+                if not share:
+                    continue
+                proposed = racer.strategy.propose(share)
                 racer.spent = not proposed
                 if not proposed:
                     asking.remove(racer)
                     if not racer.given:
                         self.due -= {racer.family}
                 found += self._new(racer, proposed)
-                if len(found) >= count:
-                    break
         return found
 
     def next_hints(self, count: int) -> list[Config]:
@@ -241,13 +242,25 @@ class Proposals:
 def _shares(asking: Sequence[_Racer], count: int) -> list[tuple[_Racer, int]]:
     """Distribute ``count`` proposals, the fastest family first; one FAR behind waits for the others to end.
 
-    A family that expects nothing keeps its full share: it may be the fastest.
+    A family that expects nothing keeps its full share: it may be the fastest. What a family gets too little
+    of it is owed the next time: else of one proposal at a time all would be the fastest's.
     """
     best_us = min(racer.best_us for racer in asking)
-    weights = [(best_us / r.best_us) ** LAGGING if r.best_us < math.inf else 1.0 for r in asking]
-    shares = [max(1, round(count * weight / sum(weights))) for weight in weights]
-    return [
-        (racer, share)
-        for racer, share in zip(asking, shares, strict=True)
-        if racer.best_us <= FAR * best_us or racer.best_us == math.inf
-    ]
+    near = [racer for racer in asking if racer.best_us <= FAR * best_us or racer.best_us == math.inf]
+    weights = [_weight(racer, best_us) for racer in near]
+    shares = dict.fromkeys(near, 0)
+    for _ in range(count):
+        for racer, weight in zip(near, weights, strict=True):
+            racer.owed += weight / sum(weights)
+        next_one = max(near, key=lambda racer: racer.owed)
+        next_one.owed -= 1.0
+        shares[next_one] += 1
+    return list(shares.items())
+
+
+def _weight(racer: _Racer, best_us: float) -> float:
+    """Return a family's weight beside the best one's 1; enough for a first proposal among PATIENCE."""
+    if racer.best_us == math.inf:
+        return 1.0
+    weight: float = (best_us / racer.best_us) ** LAGGING
+    return weight if racer.given else max(weight, 1.0 / PATIENCE)
