@@ -65,7 +65,8 @@ def test_the_cache_may_be_cleared_meanwhile(tmp_path: Path) -> None:
 from tilewright.cli import main
 plan = tw.plan("n1c2h5w5k3r3s3-f32", device="cpu")
 assert main(["cache", "info"]) == main(["cache", "clear", "--yes"]) == 0
-assert not os.listdir(os.environ["POCL_CACHE_DIR"])
+left = [name for _, _, files in os.walk(os.environ["POCL_CACHE_DIR"]) for name in files]
+assert all(name.startswith("tempfile") for name in left)
 assert plan(np.ones((1, 2, 5, 5), "f"), plan.pack(np.ones((3, 2, 3, 3), "f"))).max() == 18
 assert conv(2) == [18.0] * 3
 """,

@@ -161,6 +161,7 @@ def test_what_pocl_keeps_is_counted_and_cleared(tmp_path: Path) -> None:
     assert 200 <= cache.nbytes(cache.of_pocl()) < 400
     (deep / "kernel.so").unlink()
     assert cache.nbytes([deep / "kernel.so"]) == 0, "another process was quicker"
+    used(cache_folder.folder() / "pocl", ago_s=3600)
     assert cache.clear() == 1 and cache.clear() == 0
     assert cache.kernels() == cache.of_pocl() == []
     (cache_folder.folder() / "pocl").rmdir()
@@ -193,6 +194,21 @@ def kept_by_pocl(name: str, ago_s: int) -> Path:
     for file in ("program.bc", "last_accessed", "kernel/8-1-1/kernel.so"):
         (program / file).write_bytes(bytes(100_000))
     return used(program, ago_s)
+
+
+def test_what_pocl_is_making_is_not_cleared() -> None:
+    """It ends its process if a folder, or what it gives the linker, is gone."""
+    kept_by_pocl("made", ago_s=0)
+    top = cache_folder.folder() / "pocl"
+    for name, ago_s in {"tempfile_a.so.o": 0, "tempfile_b.so.o": 3600}.items():
+        (top / name).touch()
+        used(top / name, ago_s)
+    cache.clear()
+    assert [path.name for path in top.rglob("*") if path.is_file()] == ["tempfile_a.so.o"]
+    assert (top / "ma" / "de" / "kernel" / "8-1-1").is_dir()
+    used(top, ago_s=3600)
+    cache.clear()
+    assert cache.of_pocl() == []
 
 
 def test_what_was_used_longest_ago_is_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:

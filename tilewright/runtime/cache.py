@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import stat
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +24,8 @@ POCL = "pocl"  # PoCL's folder, below ours
 GUESSES = "guesses"  # likewise, the folder of the model's choices: see dispatch/guesses.py
 _MAX_BYTES = 64 << 20
 _LIMIT_MIB = 1024  # of compiled kernels, unless TILEWRIGHT_CACHE_MIB says otherwise
+_TEMPORARY = "tempfile"  # how the names of files begin that PoCL has while it compiles
+_MAKING_S = 60.0  # after which PoCL has compiled and linked a kernel
 _TRIMS = "00"  # end of a key (a hash) whose write trims: one in 256, so that few writes look at every file
 
 
@@ -60,13 +63,14 @@ def clear() -> int:
     """Remove all compiled kernels, PoCL's files, and guesses; return the number of kernels.
 
     Files that killed writers left are removed, too. Other processes can go on: kernels that they have loaded
-    stay, others are compiled again.
+    stay, those that they compile now are compiled, others are compiled again.
 
     Raises:
         StoreError: a file cannot be removed.
     """
     found = kernels()
-    for path in (*found, *_guesses(), *_aside(), *of_pocl()):
+    pocls = [path for path in of_pocl() if not _being_made(path)]  # a removed file makes its folder new
+    for path in (*found, *_guesses(), *_aside(), *pocls):
         try:
             if path.is_dir() and not path.is_symlink():
                 with contextlib.suppress(OSError):  # a folder with something new in it
@@ -76,6 +80,15 @@ def clear() -> int:
         except OSError as error:
             raise StoreError(f"cache clear: {path}: {error.strerror}") from None
     return len(found)
+
+
+def _being_made(path: Path) -> bool:
+    """Whether it is a new folder or temporary file of PoCL's, which ends its process if that is gone."""
+    with contextlib.suppress(FileNotFoundError):
+        info = path.lstat()
+        new = time.time() - info.st_mtime < _MAKING_S
+        return new and (stat.S_ISDIR(info.st_mode) or path.name.startswith(_TEMPORARY))
+    return False
 
 
 def limit_bytes() -> int:
