@@ -18,6 +18,7 @@ _FOLDER = re.compile(rb"[A-P]{2}/[A-P]{30,60}")
 _HEAD_BYTES = 4096
 _USED = "/last_accessed"  # file that PoCL touches at each use of a program
 _MENDED = "mended"  # file that ``mend`` touches
+_UNWRITTEN_NS = 60 * 10**9  # the longest that a written file is in memory only: 30 to 35 s on Linux
 _ELF = struct.Struct("<40xQ10xHH")  # 64-bit: offset of its section table, bytes of an entry, how many
 _BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")  # start of LLVM's files
 
@@ -41,12 +42,13 @@ def ready() -> None:
 def mend() -> None:
     """Remove truncated libraries of PoCL, which it would load, and then end the process.
 
-    Only programs used since the last call are checked: others have not been written since.
+    Only programs used since a minute before the last call are checked: what others wrote was on the disk by
+    then, and no crash has cut it short since.
     """
     top = Path(os.environ.get("POCL_CACHE_DIR", ""))
     stamp = top / _MENDED
     with suppress(OSError):
-        since = stamp.stat().st_mtime_ns if stamp.exists() else 0
+        since = stamp.stat().st_mtime_ns - _UNWRITTEN_NS if stamp.exists() else 0
         stamp.touch(0o600)
         for program, _ in _used_since(top, since):
             with suppress(OSError):  # another process was quicker
