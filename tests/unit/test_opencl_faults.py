@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import os
 import random
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -206,6 +209,25 @@ def test_a_program_without_its_kernels(removed: bool, monkeypatch: pytest.Monkey
     with pytest.raises(CompileError, match="program lacks y; .*run tilewright cache clear"):
         its.load(Built("key", b"source", {"x": Resources(), "y": Resources()}, 0.0))
     assert its.load(Built("key", b"source", {}, 0.0)).kernels.keys() == {"x"}
+
+
+def test_a_program_whose_build_finds_no_memory_is_never_freed() -> None:
+    """PoCL holds its lock for ever then: who freed the program, with the error, would wait for that."""
+    its, made = broken(Error()), list[weakref.ref[Any]]()
+
+    class Program:
+        def __init__(self, context: object, source: str) -> None:
+            made.append(weakref.ref(self))
+
+        def build(self, options: list[str]) -> Any:
+            raise MemoryError("std::bad_alloc")
+
+    its.cl.Program = Program
+    its.programs._pocl = False
+    with suppress(MemoryError):
+        its.programs._built("source", ())
+    gc.collect()
+    assert made[0]() is not None
 
 
 def test_threads_make_kernels_one_at_a_time() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import time
 from contextlib import suppress
@@ -91,7 +92,11 @@ class Programs:
         for _ in range(2):
             if self._pocl:
                 opencl_cache.ready()
-            program = self.cl.Program(self._context, source).build(options=list(options))
+            try:
+                program = self.cl.Program(self._context, source).build(options=list(options))
+            except MemoryError as error:
+                _keep_for_ever(error.__traceback__)
+                raise
             if not self._pocl or make_kernels(program):
                 return program
             if not opencl_cache.drop(program.get_info(self.cl.program_info.BINARIES)[0]):
@@ -113,3 +118,12 @@ class Programs:
             self._refused = opencl_cache.unlinked(self._since_ns)  # the trial's own among them
             raise
         self._links = True
+
+
+def _keep_for_ever(what: object) -> None:
+    """Never free an object, not even when the process ends.
+
+    PoCL holds the lock of a program whose build runs out of memory: who frees the program, which is in the
+    frames of the error, waits for that lock without end.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(what))
