@@ -28,7 +28,7 @@ try:
 except ImportError:
     sys.exit("this needs PyTorch: in tilewright's folder run pip install -e '.[torch]'")
 
-import pytorch_swap as swapped  # noqa: E402
+from pytorch_fuse import LAYERS, fuse  # noqa: E402
 from torch import nn  # noqa: E402
 
 import tilewright as tw  # noqa: E402
@@ -52,8 +52,6 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the block's output for x of shape (N, C, H, W)."""
-        if isinstance(self.c, swapped.Layer):  # which adds the shortcut, and has the ReLU
-            return self.c(self.b(self.a(x)), self.short(x))
         return torch.relu(self.c(torch.relu(self.b(torch.relu(self.a(x))))) + self.short(x))
 
 
@@ -68,22 +66,13 @@ def resnet50() -> nn.Sequential:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000))
 
 
-def with_ours(network: nn.Sequential) -> nn.Sequential:
-    """Return a copy whose convolutions tilewright runs, with ReLU and shortcut in the same kernels."""
-    network = swapped.swap(copy.deepcopy(network))
-    for block in network:
-        for layer in (block.a, block.b, block.c) if isinstance(block, Block) else ():
-            layer.act = "relu"
-    return network
-
-
-def tune(network: nn.Sequential, x: torch.Tensor, budget: str) -> None:
+def tune(network: nn.Module, x: torch.Tensor, budget: str) -> None:
     """Tune all layers that the network has on x."""
     network(x)  # plans them
-    plans = [plan for layer in swapped.LAYERS for plan, _ in layer.planned.values()]
+    plans = [plan for layer in LAYERS for plan, _ in layer.planned.values()]
     for problem in dict.fromkeys(plan.problem for plan in plans):
         tw.tune(problem, x.device.type, budget)
-    for layer in swapped.LAYERS:
+    for layer in LAYERS:
         layer.planned.clear()
 
 
@@ -126,7 +115,7 @@ def host_us(call: Callable[[], object]) -> float:
     return round(statistics.median(times[5:]), 1)
 
 
-def ways(network: nn.Sequential, x: torch.Tensor) -> dict[str, float]:
+def ways(network: nn.Module, x: torch.Tensor) -> dict[str, float]:
     """Return the times of a network in each of the device's ``WAYS``."""
     torch.compiler.reset()
     compiled = torch.compile(network, fullgraph=True)
@@ -163,8 +152,8 @@ def time_kind(kind: str, budget: str, device: str) -> dict[str, object]:
     network = resnet50().to(device).eval().to(DTYPES[dtype], memory_format=order)
     x = torch.randn(int(batch), 3, 224, 224, device=device).to(DTYPES[dtype], memory_format=order)
     want, pytorch = network(x), ways(network, x)
-    swapped.LAYERS.clear()
-    ours = with_ours(network)
+    LAYERS.clear()
+    ours = fuse(copy.deepcopy(network), x)  # with ReLUs, shortcuts and the pool in the convolutions' plans
     if budget:
         tune(ours, x, budget)
     apart = float(f"{((ours(x) - want).abs().max() / want.abs().max()).item():.2g}")

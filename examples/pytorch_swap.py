@@ -1,6 +1,6 @@
-"""Have tilewright run the convolutions of a PyTorch network, with their ReLUs and max pools.
+"""Have tilewright run the convolutions of a PyTorch network, with the activations and max pools behind them.
 
-torch.compile fuses the rest.
+torch.compile fuses the rest. For networks that torch.fx can trace ``pytorch_fuse.py`` does more.
 
 Put your own network and input in place of those of ``pytorch_network.py``, and tune its layers first. There
 are no gradients: run it within ``torch.no_grad()``.
@@ -8,6 +8,7 @@ are no gradients: run it within ``torch.no_grad()``.
 
 import sys
 from dataclasses import replace
+from functools import partial
 
 import tilewright as tw
 from tilewright.problem.epilogue import MAX_POOL, Pool
@@ -39,24 +40,27 @@ def shaped(x, z, layer):
 class Layer(torch.nn.Module):
     """pool(act(conv(x) + z)) as one plan: made, and its filter packed, once for each kind of input."""
 
-    def __init__(self, conv, act="", pool=None):
-        """Take the place of ``conv``, whose weights stay what they are, and of what is done to its output."""
+    def __init__(self, conv, **epilogue):
+        """Take the place of ``conv``, whose weights stay what they are, and of what is done to its output.
+
+        That is said by fields of tilewright's Epilogue: act, its low and high, and pool.
+        """
         super().__init__()
-        self.conv, self.act, self.pool = conv.requires_grad_(False), act, pool
+        self.conv, self.epilogue = conv.requires_grad_(False), epilogue
         self.place, self.planned = len(LAYERS), {}
         LAYERS.append(self)
 
     def __reduce__(self):
         """Have copies, and what was saved, plan and pack again: their weights may be others."""
-        return Layer, (self.conv, self.act, self.pool)
+        return partial(Layer, **self.epilogue), (self.conv,)
 
     weight = property(lambda self: self.conv.weight)  # networks ask for its dtype, or use it elsewhere, too
     bias = property(lambda self: self.conv.bias)
 
     def problem(self, x, z=None):
         """Return it as a Problem, for x of shape (N, C, H, W)."""
-        one, added = problem(self.conv, x), dict(act=self.act, pool=self.pool, beta=0.0 if z is None else 1.0)
-        return replace(one, epilogue=replace(one.epilogue, **added))
+        one, beta = problem(self.conv, x), 0.0 if z is None else 1.0
+        return replace(one, epilogue=replace(one.epilogue, beta=beta, **self.epilogue))
 
     def forward(self, x, z=None):
         """Return the output, in the layout of x; z: a residual of the convolution's shape, in its layout."""
@@ -74,7 +78,7 @@ class Layer(torch.nn.Module):
 
 
 def swap(network):
-    """Return a network with a Layer in place of each plain Conv2d without hooks, its ReLU and max pool."""
+    """Return a network with a Layer in place of each plain Conv2d without hooks, and of what is behind it."""
     last, in_order = None, getattr(network.forward, "__func__", None) is torch.nn.Sequential.forward
     for name, one in list(network._modules.items()):  # named_children leaves out what is there twice
         if one is None or isinstance(one, Layer):  # a part that is in two places was swapped before
@@ -82,11 +86,8 @@ def swap(network):
         elif is_plain(one) and not has_hooks(one):
             last = Layer(one)
             setattr(network, name, last)
-        elif isinstance(one, torch.nn.ReLU) and last and in_order and not last.act and not has_hooks(one):
-            last.act = "relu"
-            setattr(network, name, torch.nn.Identity())
-        elif last and in_order and (pool := pool_of(one)):
-            last.pool, last = pool, None
+        elif last and in_order and (found := step_of(one, last.epilogue)):
+            last.epilogue |= found
             setattr(network, name, torch.nn.Identity())
         else:
             last = None
@@ -94,14 +95,33 @@ def swap(network):
     return network
 
 
+def step_of(one, before):
+    """Return a module as fields of an Epilogue that has those of ``before``; empty: it is no next step."""
+    if "pool" in before or has_hooks(one):
+        return {}
+    return pool_of(one) or (activation_of(one) if "act" not in before else {})
+
+
+def activation_of(one):
+    """Return an activation as fields of an Epilogue; empty: it is another module."""
+    nn = torch.nn
+    if type(one) in (nn.ReLU, nn.SiLU):
+        return {"act": "relu" if type(one) is nn.ReLU else "silu"}
+    if type(one) is nn.LeakyReLU:
+        return {"act": "leaky", "low": one.negative_slope}
+    if type(one) in (nn.ReLU6, nn.Hardtanh):
+        return {"act": "clamp", "low": one.min_val, "high": one.max_val}
+    return {}
+
+
 def pool_of(one):
-    """Return a MaxPool2d of square windows as a Pool; None: it is another module, or does more."""
-    if type(one) is not torch.nn.MaxPool2d or has_hooks(one) or one.ceil_mode or one.return_indices:
-        return None
+    """Return a MaxPool2d of square windows as a field of an Epilogue; empty: it is another, or does more."""
+    if type(one) is not torch.nn.MaxPool2d or one.ceil_mode or one.return_indices:
+        return {}
     numbers = one.kernel_size, one.stride, one.padding, one.dilation
     high, wide = zip(*(one if isinstance(one, tuple) else (one, one) for one in numbers), strict=True)
     fits = high == wide and high[3] == 1 and max(high) <= MAX_POOL
-    return Pool("max", *high[:3]) if fits else None
+    return {"pool": Pool("max", *high[:3])} if fits else {}
 
 
 def has_hooks(one):

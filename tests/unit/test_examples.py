@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-@pytest.mark.parametrize("name", ["pytorch_layer.py", "pytorch_network.py", "pytorch_swap.py"])
+@pytest.mark.parametrize("name", [path.name for path in EXAMPLES if path.stem.startswith("pytorch")])
 def test_without_pytorch_its_examples_say_so_in_a_line(name: str) -> None:
     code = "import runpy, sys; sys.modules['torch'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
     command = [sys.executable, "-c", code, str(ROOT / "examples" / name)]
@@ -118,6 +118,72 @@ def test_a_swapped_network_answers_as_before(monkeypatch: pytest.MonkeyPatch) ->
             want, listed = network(x), [str(layer) for layer in layers(network, x)]
             assert torch.allclose(swap(network)(x), want, atol=1e-4), what
         assert len(listed) == ("forward of its own" not in what), what
+
+
+def traceable_networks(torch: Any) -> dict[str, tuple[Any, list[str]]]:
+    """Networks of four channels, and what their layers do to the sum."""
+    nn, fun = torch.nn, torch.nn.functional
+
+    class Two(nn.Module):  # type: ignore[misc]
+        def __init__(self, how: Any) -> None:
+            super().__init__()
+            self.a, self.b, self.how = conv(), conv(), how
+
+        def forward(self, x: Any) -> Any:
+            return self.how(self.a(x), self.b(x))
+
+    class One(nn.Module):  # type: ignore[misc]
+        def __init__(self, how: Any) -> None:
+            super().__init__()
+            self.a, self.how = conv(), how
+
+        def forward(self, x: Any) -> Any:
+            return self.how(self.a(x), x)
+
+    def conv() -> Any:
+        return nn.Conv2d(4, 4, 3, padding=1)
+
+    def norm() -> Any:
+        one = nn.BatchNorm2d(4)
+        nn.init.normal_(one.running_mean), nn.init.uniform_(one.running_var, 0.5, 2.0)
+        return one
+
+    def behind(a: Any, x: Any) -> Any:  # x is read before it is written over
+        return x.relu_() + a
+
+    batch, free = nn.Sequential(conv(), norm(), nn.SiLU(), nn.MaxPool2d(2)), nn.BatchNorm2d(4, affine=False)
+    return {
+        "all in a row": (batch, ["+bias+silu+maxpool2"]),
+        "a norm without weights": (nn.Sequential(conv(), free, nn.ReLU6()), ["+bias+clamp0:6"]),
+        "a norm of batches": (nn.Sequential(conv(), nn.BatchNorm2d(4, track_running_stats=False)), ["+bias"]),
+        "a sum of two": (Two(lambda a, b: fun.relu(a + b)), ["+bias+add+relu", "+bias"]),
+        "one that is added in place": (Two(lambda a, b: a.add_(b)), ["+bias", "+bias"]),
+        "an activation before the sum": (Two(lambda a, b: torch.relu(a) + b), ["+bias+relu", "+bias+add"]),
+        "an input that is added": (One(lambda a, x: fun.leaky_relu(a + x)), ["+bias+add"]),
+        "an input that is written over": (One(behind), ["+bias"]),
+        "a sum with itself": (One(lambda a, _: a + a), ["+bias"]),
+        "a sum with a number": (One(lambda a, _: torch.relu(a + 1)), ["+bias"]),
+        "another shape": (One(lambda a, x: a + x[:, :1]), ["+bias"]),
+        "a factor": (One(lambda a, x: torch.add(a, x, alpha=2)), ["+bias"]),
+        "two readers": (One(lambda a, _: torch.relu(a) * a), ["+bias"]),
+    }
+
+
+def test_a_fused_network_answers_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from pytorch_fuse import fuse
+    from pytorch_swap import Layer
+
+    x = torch.randn(1, 4, 9, 9)
+    for what, (network, steps) in traceable_networks(torch).items():
+        with torch.no_grad():
+            want = network.eval()(x.clone())
+            ours = fuse(network, x.clone())
+            assert torch.allclose(ours(x.clone()), want, atol=1e-4), what
+        layers = [one for one in ours.modules() if isinstance(one, Layer)]
+        plans = [plan for layer in layers for plan, _ in layer.planned.values()]
+        assert [str(plan.problem.epilogue) for plan in plans] == steps, what
 
 
 def test_a_copy_of_a_swapped_network_has_weights_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
