@@ -119,9 +119,11 @@ def pool_of(one):
     if type(one) is not torch.nn.MaxPool2d or one.ceil_mode or one.return_indices:
         return {}
     numbers = one.kernel_size, one.stride, one.padding, one.dilation
-    high, wide = zip(*(one if isinstance(one, tuple) else (one, one) for one in numbers), strict=True)
-    fits = high == wide and high[3] == 1 and max(high) <= MAX_POOL
-    return {"pool": Pool("max", *high[:3])} if fits else {}
+    each = [{*it} if isinstance(it, (tuple, list)) else {it} for it in numbers]
+    if any(len(it) != 1 for it in each):
+        return {}
+    size, stride, pad, dilation = (it.pop() for it in each)
+    return {"pool": Pool("max", size, stride, pad)} if dilation == 1 and max(size, stride) <= MAX_POOL else {}
 
 
 def has_hooks(one):

@@ -101,6 +101,9 @@ def odd_networks(nn: Any) -> dict[str, Any]:
         "a pool without a ReLU": nn.Sequential(conv(), nn.MaxPool2d(2), nn.ReLU()),
         "a pool that goes on past the edge": nn.Sequential(conv(), nn.MaxPool2d(2, ceil_mode=True)),
         "a pool that is not square": nn.Sequential(conv(), nn.MaxPool2d((1, 2))),
+        "a pool that strides unlike": nn.Sequential(conv(), nn.MaxPool2d(2, (1, 2))),
+        "a pool of lists": nn.Sequential(conv(), nn.MaxPool2d([3, 3], [2], (1, 1), [1, 1])),
+        "a dilated pool": nn.Sequential(conv(), nn.MaxPool2d(2, dilation=2)),
         "a hook of a pool": nn.Sequential(conv(), nn.ReLU(), hooked(nn.MaxPool2d(2))),
         "a part twice": nn.Sequential(nn.Sequential(twice, nn.Tanh()), nn.Sequential(twice)),
     }
@@ -184,6 +187,19 @@ def test_a_fused_network_answers_as_before(monkeypatch: pytest.MonkeyPatch) -> N
         layers = [one for one in ours.modules() if isinstance(one, Layer)]
         plans = [plan for layer in layers for plan, _ in layer.planned.values()]
         assert [str(plan.problem.epilogue) for plan in plans] == steps, what
+
+
+def test_max_pools_of_square_windows_are_taken_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no others; PyTorch takes a number, a tuple or a list for each of a pool's numbers."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from pytorch_swap import swap
+
+    pools = {what: one for what, one in odd_networks(torch.nn).items() if " pool" in what}
+    found = {what: str(swap(one)[0].epilogue.get("pool")) for what, one in pools.items()}
+    assert found.pop("a pool") == found.pop("a pool of lists") == "maxpool3u2p1"
+    assert found.pop("a pool without a ReLU") == "maxpool2"
+    assert len(found) == 5 and {*found.values()} == {"None"}
 
 
 def test_a_copy_of_a_swapped_network_has_weights_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
