@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from here import verified
 
+from tilewright.kernels.direct.cpu import _defines as defines
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
@@ -89,3 +90,17 @@ def test_tiles_of_a_large_output_are_asked_for(text: str, change: dict[str, int]
     defines, wide = dict(plan.blueprint.defines), cpu.device.lanes >= 16
     assert defines["ASK_OUTPUT"] == wide
     assert defines["ASK_INPUT"] == ("x" in change and (wide or cpu.device.lanes == 8))
+
+
+@pytest.mark.parametrize("layout", ("", "-nhwc"))
+def test_more_than_2_to_the_31_lines_are_pooled(
+    layout: str, cpu: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as this layer goes: of a row of y the kernel believes that there are 2^32 times as many."""
+    problem = Problem.parse(f"n2c3h20w32k12r1s1-f32{layout}+bias+maxpool3u2p1")
+    more = dict(OFFSET64=1, Y_FLOATS=problem.y_elements << 32)
+    monkeypatch.setattr("tilewright.kernels.direct.cpu._defines", lambda *given: defines(*given) | more)
+    plan = verified(cpu, problem, Config.make("direct", BASE | PIXELS | dict(cs=3, combine=2)))
+    known = dict(plan.blueprint.defines)
+    assert known["Y_FLOATS"] == more["Y_FLOATS"] and known["LINES"]
+    assert 2 * problem.y_p * (1 if layout else problem.k) % known["LINES"] == 0

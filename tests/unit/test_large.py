@@ -104,6 +104,26 @@ def test_no_kernel_counts_an_image_of_2_to_the_31_numbers_in_32_bits(
         assert compile_cuda(kind.blueprint(problem, H100, config, aligned), "sm_90", spills=True).registers
 
 
+# Pools with padding that make up to four numbers of one, by families that pool in a second kernel.
+GROWING = {
+    "n1048576c16h1w1k1024r1s1-f32+maxpool2u1p1": ("direct", "gemm"),
+    "n1048576c16h3w3k1024r3s3-f32+maxpool2u1p1": ("direct", "gemm", "winograd"),
+    "n16777216c3h3w3k32r3s3-f32+maxpool2u1p1": ("small",),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [(text, name) for text, names in GROWING.items() for name in names]
+)
+def test_pooled_outputs_are_counted_in_64_bits_where_the_sums_need_32(text: str, name: str) -> None:
+    problem, kind = Problem.parse(text), family_of(name)
+    assert problem.z_elements < 1 << 31 <= problem.y_elements and kind.refuses(problem, H100) is None
+    for device in (H100, CORES) if kind.refuses(problem, CORES) is None else (H100,):
+        programs = kind.blueprint(problem, device, sample(kind, problem, device, random.Random(1))).programs
+        pooled = [dict(one.defines) for one in programs if "Y_FLOATS" in dict(one.defines)]
+        assert pooled and all(defines["OFFSET64"] for defines in pooled)
+
+
 # A sum of so many steps that a share's number times them is 2^31 or more.
 MANY_STEPS = (
     ("gemm", "n1c16777216h5w5k4r4s4-f32-nhwc", dict(cs=4, lk=1, sg=32, stream=0), "TILE_STEPS"),

@@ -93,5 +93,5 @@ def bands_defines(pr: Problem, device: Device, bands: Bands, cf: Values, aligned
         BANDS=ceil_div(pr.p, bands.band), IMAGES=cf["ni"], THREADS=cf["threads"], MIN_BLOCKS=cf["mb"],
         GRID=bands.blocks(device, cf), Y_VECTOR=int(whole),
         N=pr.n, **layer_defines(pr, view), **image_defines(pr, view), **single_tile_defines(),
-        **share_defines(pool_apart(pr)), OFFSET64=offset64(pr.x_bytes // 4, pr.z_bytes // 4),
+        **share_defines(pool_apart(pr)), OFFSET64=offset64(pr.x_bytes // 4, pr.y_bytes // 4, pr.z_bytes // 4),
     )  # fmt: skip

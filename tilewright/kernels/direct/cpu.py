@@ -160,7 +160,7 @@ def _pools_lines(pr: Problem) -> Launch:
 def _defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling, workers: int) -> Values:
     view = tiling.view
     partial = tiling.outputs if cf["combine"] == LAST else cf["sg"] * pr.z_elements
-    largest = max(pr.x_elements, pr.z_elements, tiling.filter_words, partial)
+    largest = max(pr.x_elements, pr.z_elements, pr.y_elements, tiling.filter_words, partial)
     return dict(
         ONE_LANE=1, AVX512=int(device.lanes >= 16), VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"],
         BK=cf["nk"], BH=cf["nh"], BW=cf["nw"], CS=tiling.cs, CB=tiling.run, STEPS=tiling.steps,

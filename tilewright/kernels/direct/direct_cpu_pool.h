@@ -4,7 +4,7 @@
 //   nhwc   each vector is VECTOR channels of a pixel
 
 #define WINDOWS_SEEN ((VECTOR - 1) * POOL_STRIDE + POOL_SIZE)  // columns that VECTOR windows side by side meet
-#define LINES_ALL ((int)(Y_FLOATS / (YQ * (Y_NHWC ? GROUPS_ * K : 1))))
+#define LINES_ALL (Y_FLOATS / ((offset_t)YQ * (Y_NHWC ? GROUPS_ * K : 1)))
 
 // The first `count` sums from element `at` on: neighbouring columns of channel k, in nhwc channels from k on.
 INLINE wide finished(const GLOBAL acc_t *partial, const GLOBAL out_t *bias, const GLOBAL out_t *z, int k, offset_t at,
@@ -21,7 +21,7 @@ INLINE wide finished(const GLOBAL acc_t *partial, const GLOBAL out_t *bias, cons
 
 #if Y_NHWC
 INLINE void pool_line(GLOBAL final_t *y, const GLOBAL acc_t *partial, const GLOBAL out_t *bias, const GLOBAL out_t *z,
-                      int line SCALE_PARAMETER) {
+                      offset_t line SCALE_PARAMETER) {
     const int n = line / YP, p0 = line % YP * POOL_STRIDE - POOL_PAD;
     for (int pixel = 0; pixel < YQ; pixel++)
         for (int k = 0; k < GROUPS_ * K; k += VECTOR) {
@@ -33,15 +33,15 @@ INLINE void pool_line(GLOBAL final_t *y, const GLOBAL acc_t *partial, const GLOB
                     pool_take_lanes(&pooled, &v);
                 }
             pooled = pool_mean_lanes(pooled);
-            GLOBAL final_t *to = y + (offset_t)(line * YQ + pixel) * (GROUPS_ * K) + k;
+            GLOBAL final_t *to = y + (line * YQ + pixel) * (GROUPS_ * K) + k;
             UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = FINAL_OF(pooled[j], k + j);
         }
 }
 #else
 INLINE void pool_line(GLOBAL final_t *y, const GLOBAL acc_t *partial, const GLOBAL out_t *bias, const GLOBAL out_t *z,
-                      int line SCALE_PARAMETER) {
-    const int image = line / YP, n = image / (GROUPS_ * K), k = image % (GROUPS_ * K);
-    const int p0 = line % YP * POOL_STRIDE - POOL_PAD;
+                      offset_t line SCALE_PARAMETER) {
+    const offset_t image = line / YP;
+    const int n = image / (GROUPS_ * K), k = image % (GROUPS_ * K), p0 = line % YP * POOL_STRIDE - POOL_PAD;
     acc_t row[WINDOWS_SEEN + VECTOR];
     for (int first = 0; first < YQ; first += VECTOR) {
         const int q0 = first * POOL_STRIDE - POOL_PAD, count = YQ - first < VECTOR ? YQ - first : VECTOR;
@@ -60,7 +60,7 @@ INLINE void pool_line(GLOBAL final_t *y, const GLOBAL acc_t *partial, const GLOB
             pooled[j] = POOL_NOTHING;
             UNROLL for (int s = 0; s < POOL_SIZE; s++) pool_take(&pooled[j], row[j * POOL_STRIDE + s]);
         }
-        GLOBAL final_t *to = y + (offset_t)line * YQ + first;
+        GLOBAL final_t *to = y + line * YQ + first;
         UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = FINAL_OF(pool_mean(pooled[j]), k);
     }
 }
@@ -69,7 +69,7 @@ INLINE void pool_line(GLOBAL final_t *y, const GLOBAL acc_t *partial, const GLOB
 BOUNDED_KERNEL(pool_lines, 1, 1)
 (const GLOBAL acc_t *RESTRICT partial, const GLOBAL out_t *RESTRICT bias, const GLOBAL out_t *RESTRICT z,
  GLOBAL final_t *RESTRICT y SCALE_PARAMETER) {
-    const int first = GROUP(0) * LINES;
-    for (int line = first; line < first + LINES && line < LINES_ALL; line++)
+    const offset_t first = (offset_t)GROUP(0) * LINES;
+    for (offset_t line = first; line < first + LINES && line < LINES_ALL; line++)
         pool_line(y, partial, bias, z, line SCALE_ARGUMENT);
 }

@@ -218,7 +218,7 @@ def _defines(pr: Problem, cf: Values, tiling: GpuTiling, shared: int, aligned: b
     y_vector = y_nhwc and pr.kg % cf["v"] == 0 and (aligned or cf["v"] == 1) and cf["combine"] != ATOMIC
     y_rows = not y_nhwc and aligned and cf["tw"] % 4 == 0 and view.q % 4 == 0 and cf["combine"] != ATOMIC
     parts = tiling.all_tiles * cf["sg"] * tiling.tile if cf["combine"] == LAST else 0
-    largest = max(pr.x_elements, pr.z_elements * cf["sg"], tiling.filter_words, parts)
+    largest = max(pr.x_elements, pr.y_elements, pr.z_elements * cf["sg"], tiling.filter_words, parts)
     body = pr.r * pr.s * cf["v"] * cf["tk"] * cf["th"] * cf["tw"]
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TH=cf["th"], TW=cf["tw"], BK=cf["bk"], BH=cf["bh"], BW=cf["bw"],

@@ -138,7 +138,7 @@ def _defines(
     met = 4 * parts if cf["combine"] == LAST else 0
     reach = pr.r * pr.dilation[0] * pr.w * (pr.c if pd.x_nhwc else 1)  # from the first tap to the last
     columns = pd.column_floats if pd.columns else 0
-    largest = max(4 * columns, 4 * reach, pr.x_bytes, pr.z_bytes * cf["sg"], filter_bytes, met)
+    largest = max(4 * columns, 4 * reach, pr.x_bytes, pr.y_bytes, pr.z_bytes * cf["sg"], filter_bytes, met)
     images = image_defines(pr, View.unflattened(pr)) | dict(Y_NHWC=int(pd.y_nhwc))
     return images | dict(
         VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],

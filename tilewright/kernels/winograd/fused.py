@@ -206,7 +206,7 @@ RULES = (
 def _defines(pr: Problem, cf: Values, tiling: WinogradTiling, c_padded: int) -> dict[str, int]:
     body, view = ELEMENTS // cf["eg"] * cf["v"] * cf["tk"] * cf["tt"], View.unflattened(pr)
     packed = c_padded * ELEMENTS * tiling.kb * tiling.k_tiles * pr.groups
-    largest = max(pr.x_bytes, pr.z_bytes * cf["sg"], 4 * packed)
+    largest = max(pr.x_bytes, pr.y_bytes, pr.z_bytes * cf["sg"], 4 * packed)
     return dict(
         VECTOR=cf["v"], TK=cf["tk"], TT=cf["tt"], EG=cf["eg"], BK=cf["bk"], BT=cf["bt"], HT=cf["ht"],
         CS=cf["cs"], CV=cf["cv"], STAGES=cf["stages"],
