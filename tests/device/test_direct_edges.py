@@ -92,6 +92,29 @@ def test_tiles_of_a_large_output_are_asked_for(text: str, change: dict[str, int]
     assert defines["ASK_INPUT"] == ("x" in change and (wide or cpu.device.lanes == 8))
 
 
+# Windows that meet several tiles, have gaps between them, are as large as the image or see its edges alone.
+POOLS = (
+    ("c32h7w13k13", "f32+bias+add+relu+maxpool3u2p1", dict(sg=2)),
+    ("c32h7w13k14", "f32-nhwc+alpha0.5+bias+add2+maxpool3u2p1", dict(sg=2, v=8, tk=1)),
+    ("c32h7w13k15", "f64+bias+avgpool3u1", dict()),
+    ("c32h7w43k3", "f16-nhwc2nchw+add+maxpool2u5p1", dict(tk=1, nk=1, sg=2)),
+    ("c32h7w13k17", "bf16-nchw2nhwc+bias+maxpool7u1p3", dict()),
+    ("c32h9w12k13", "f8+avgpool9u2", dict()),
+    ("c32h3w2k13", "f32-nhwc+avgpool2u3", dict(nh=1, tw=2, nw=1)),
+    ("c32h3w2k13", "f32+silu+maxpool2u1p1", dict(nh=1, tw=2, nw=1)),
+    ("c128h7w13k13", "i8+bias+add+maxpool3u2p1+requant", dict(sg=2)),
+    ("c128h7w13k14", "i8-nhwc+maxpool4u6p2", dict(sg=2)),
+)
+
+
+@pytest.mark.parametrize(("layer", "rest", "change"), POOLS)
+def test_windows_are_pooled_by_vectors(layer: str, rest: str, change: dict[str, int], cpu: Runtime) -> None:
+    problem = Problem.parse(f"n2{layer}r3s3p1-{rest}")
+    words = -(-problem.cg // 4) if problem.is_integer else problem.cg
+    plan = verified(cpu, problem, Config.make("direct", BASE | dict(cs=words, combine=2) | change))
+    assert [one.kernel for one in plan.blueprint.launches] == ["direct", "pool_lines"]
+
+
 @pytest.mark.parametrize("layout", ("", "-nhwc"))
 def test_more_than_2_to_the_31_lines_are_pooled(
     layout: str, cpu: Runtime, monkeypatch: pytest.MonkeyPatch
