@@ -35,7 +35,7 @@ from tilewright.search import strategies as search
 from tilewright.search.correction import COMMON, NOISE, OWN
 from tilewright.search.experience import Bias, Experience, Lesson
 from tilewright.search.places import ROWS, coordinates, distances
-from tilewright.search.proposals import Proposals, batch_size
+from tilewright.search.proposals import PATIENCE, Proposals, batch_size
 from tilewright.search.space import Space
 
 DEVICE = for_architecture("sm_90")
@@ -670,11 +670,14 @@ def test_families_share_alike_however_few_are_asked_for() -> None:
     assert counts([proposals.next(1)[0] for _ in range(6)]) == {"slow": 2, "fast": 2, "odd": 2}
 
 
-def test_a_family_is_asked_once_before_it_has_waited_for_long() -> None:
+@pytest.mark.parametrize("fast", [1, 2, 3, 8, 12])
+def test_a_family_is_asked_once_before_it_has_waited_for_long(fast: int) -> None:
     """Though it is nearly FAR behind: a search is complete only when each has had a turn."""
-    strategies = {"fast": Promising("fast", 10.0), "slow": Promising("slow", 49.0)}
+    strategies = {f"fast{i}": Promising(f"fast{i}", 10.0 + i / 10) for i in range(fast)}
+    strategies["slow"] = Promising("slow", 49.0)
     proposals = Proposals(strategies, lambda config: True)
-    assert counts([proposals.next(1)[0] for _ in range(60)]) == {"slow": 1, "fast": 59, "odd": 0}
+    found = [proposals.next(1)[0].family for _ in range(60)]
+    assert found.count("slow") == 1 and found.index("slow") < PATIENCE
 
 
 def test_what_promises_most_so_far_may_be_compiled_while_the_others_look() -> None:

@@ -247,7 +247,7 @@ def _shares(asking: Sequence[_Racer], count: int) -> list[tuple[_Racer, int]]:
     """
     best_us = min(racer.best_us for racer in asking)
     near = [racer for racer in asking if racer.best_us <= FAR * best_us or racer.best_us == math.inf]
-    weights = [_weight(racer, best_us) for racer in near]
+    weights = _weights(near, best_us)
     shares = dict.fromkeys(near, 0)
     for _ in range(count):
         for racer, weight in zip(near, weights, strict=True):
@@ -258,9 +258,11 @@ def _shares(asking: Sequence[_Racer], count: int) -> list[tuple[_Racer, int]]:
     return list(shares.items())
 
 
-def _weight(racer: _Racer, best_us: float) -> float:
-    """Return a family's weight beside the best one's 1; enough for a first proposal among PATIENCE."""
-    if racer.best_us == math.inf:
-        return 1.0
-    weight: float = (best_us / racer.best_us) ** LAGGING
-    return weight if racer.given else max(weight, 1.0 / PATIENCE)
+def _weights(near: Sequence[_Racer], best_us: float) -> list[float]:
+    """Return the families' weights; one that has had no proposal gets enough for one in about PATIENCE.
+
+    That is a part of all weights, not of the best one's: of many families that are as fast, each has little.
+    """
+    weights = [(best_us / r.best_us) ** LAGGING if r.best_us < math.inf else 1.0 for r in near]
+    least = sum(weights) / PATIENCE
+    return [w if racer.given else max(w, least) for racer, w in zip(near, weights, strict=True)]
