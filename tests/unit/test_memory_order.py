@@ -14,6 +14,7 @@ import pytest
 from sass import instructions, listing_of
 from test_winners_compile import committed, hungriest
 
+import tilewright
 from tilewright.device import for_architecture
 from tilewright.kernels import family_of
 from tilewright.kernels.blueprint import NO_KERNELS, Blueprint, Launch
@@ -109,6 +110,18 @@ def test_a_plan_waits_for_what_ran_before_it_and_ends_before_what_runs_behind(
     early = first[: next(i for i, line in enumerate(first) if "ACQBULK" in line)]
     assert not [line for line in early if MEMORY.match(line)]
     assert not [line for line in last if "PREEXIT" in line]
+
+
+def test_what_reads_or_writes_memory_by_assembly_stays_behind_the_wait() -> None:
+    """Which is assembly itself: of two such statements compilers keep the order if both are volatile."""
+    found = [
+        (path.name, volatile, text)
+        for path in sorted((Path(tilewright.__file__).parent / "kernels").rglob("*"))
+        if path.suffix in (".h", ".cu")
+        for volatile, text in re.findall(r'\basm( volatile)?\(\s*"([^"]*)', path.read_text("utf-8"))
+    ]
+    touching = [one for one in found if re.match(r"(ld|st|atom|red|cp|griddepcontrol)\.", one[2])]
+    assert len(touching) > 9 and not [one for one in touching if not one[1]]
 
 
 @pytest.mark.usefixtures("kept_cache")

@@ -84,7 +84,7 @@ INLINE vec vec_pack(const acc_t *p) {                              // p: private
 }
 INLINE vec vec_load_shared(const acc_t *p) { return *(const vec *)p; }
 INLINE void load_once16(unsigned *to, const void *from) {          // 16 bytes that are read only once
-    asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "l"(from));
 }
 INLINE void vec_sum_lanes(vec *a, int distance) {  // sum over the lanes `distance` apart
