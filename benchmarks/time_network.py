@@ -129,7 +129,12 @@ def ways(network: nn.Module, x: torch.Tensor) -> dict[str, float]:
 
 
 def onnxruntime_us(network: nn.Sequential, x: torch.Tensor) -> float | None:
-    """Return the time of a run in ONNX Runtime with as many threads; None: it, or onnx, is not installed."""
+    """Return the time of a run in ONNX Runtime with as many threads; None: it, or onnx, is not installed.
+
+    It has no convolution in bf16.
+    """
+    if x.dtype == torch.bfloat16:
+        return None
     try:
         import onnx  # noqa: F401
         import onnxruntime

@@ -39,7 +39,8 @@
 //   cluster_load CLUSTER_BARRIER   from another block's shared memory; a barrier of all blocks of the cluster
 //   CLUSTER_READ CLUSTER_LEAVE   this thread has read what it needs of other blocks' shared memory; wait for all others
 //   CHAIN_WAIT              wait until the launch before this one is done: it may still run when this one begins
-//                           (Launch.chained). First in every kernel, for another plan may have made what it reads
+//                           (Launch.chained). First in every kernel, for another plan may have made what it reads;
+//                           x, bias and z may then be read as data that never change: no line of them was, before
 //   CHAIN_BEGIN             the same where FOLLOWS is not set: a kernel behind another one of its plan reads what was
 //                           there before the plan, and has its own CHAIN_WAIT before it reads what that one makes
 //   CHAIN_NEXT              let the blocks of the plan's next launch take their places; never in its last one, since
