@@ -75,7 +75,8 @@ def is_written_between(chain, last, modules):
     node = chain[0]
     while (node := node.next) is not last:
         name = getattr(node.target, "__name__", str(node.target))
-        in_place = getattr(modules.get(str(node.target)), "inplace", False) or node.kwargs.get("inplace")
+        given = *node.args, node.kwargs.get("inplace")
+        in_place = getattr(modules.get(str(node.target)), "inplace", False) or any(it is True for it in given)
         if node not in chain and (in_place or name.endswith("_")):
             return True
     return False

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tilewright as tw
 from tilewright.dtypes import FULL
-from tilewright.errors import ArrayError, CompileError, DeviceError
+from tilewright.errors import ArrayError, CompileError
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.plans.layer import LayerPlan
@@ -21,17 +20,8 @@ from tilewright.problem import DTYPES
 from tilewright.runtime import open_runtime
 from tilewright.search.ranking import rank
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 LAYER = "n1c64h28w28k96r3s3p1-f32"
-
-
-@pytest.fixture(autouse=True)
-def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
-    try:
-        open_runtime("cuda")
-    except DeviceError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.dtypes import FULL
-from tilewright.errors import DeviceError
 from tilewright.problem import Problem
-from tilewright.runtime import open_runtime
 from tilewright.runtime.nvrtc import import_core
 
 pytestmark = pytest.mark.gpu
@@ -55,12 +52,7 @@ LAYERS = [
 
 
 @pytest.fixture
-def torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
-    try:
-        open_runtime("cuda")
-    except DeviceError as error:
-        pytest.skip(str(error))
+def torch(gpu: None) -> Any:
     return pytest.importorskip("torch")
 
 

@@ -86,14 +86,12 @@ def second_pass(pr: Problem, combine: int, chained: bool = True) -> tuple[Launch
     return (Launch("sum_shares", (groups, 1, 1), (SUM_THREADS, 1, 1), args, chained=chained),)
 
 
-def combining(
-    main: Launch, pr: Problem, device: Device, combine: int, chained: bool = True
-) -> tuple[Launch, ...]:
+def combining(main: Launch, pr: Problem, device: Device, combine: int) -> tuple[Launch, ...]:
     """The launch of a kernel that combines shares, and those that it needs: one before it zeroes y for atomic
     adds, if blocks do not do so themselves (tile.h); one after it is the second pass."""
     zeroes = combine == ATOMIC and not device.is_cuda
     before = (Launch(ZERO, (1, 1, 1), (1, 1, 1), ("y",)),) if zeroes else ()
-    return (*before, main, *second_pass(pr, combine, chained))
+    return (*before, main, *second_pass(pr, combine))
 
 
 def left_bytes(pr: Problem, combine: int) -> int:

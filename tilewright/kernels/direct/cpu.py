@@ -129,11 +129,11 @@ def blueprint(problem: Problem, device: Device, cf: Values) -> Blueprint:
     tiling, workers, combine = tiling_of(pr, cf), WORKERS * device.units, cf["combine"]
     tiles = tiling.blocks // cf["sg"] if combine == LAST else 0
     args = (*operands(combine), "partial", "arrived", *scale_operand(pr))
-    main = Launch("direct", (workers, 1, 1), (1, 1, 1), args)
+    main, lines = Launch("direct", (workers, 1, 1), (1, 1, 1), args), _lines(pr, cf)
     return Blueprint(
         source="direct.cu",
         defines=tuple(_defines(pr, device, cf, tiling, workers).items()),
-        launches=(main, _pools_lines(pr)) if _lines(pr, cf) else combining(main, pr, device, combine),
+        launches=(main, _pooling(pr, lines)) if lines else combining(main, pr, device, combine),
         packed_bytes=tiling.word * tiling.filter_words,
         pack=(("DTYPE", dtype_code(pr)), ("PACK_K", tiling.tile_k), ("PACK_C", tiling.c_padded),
               *flat.items()),
@@ -150,11 +150,11 @@ def _lines(pr: Problem, cf: Values) -> int:
     return ceil_div(POOLED, pr.y_q * (pr.k if pr.layout_out == "nhwc" else 1))
 
 
-def _pools_lines(pr: Problem) -> Launch:
-    """Return the launch that adds up the shares in ``partial`` and pools."""
-    lines = pr.n * pr.y_p * (1 if pr.layout_out == "nhwc" else pr.k)
+def _pooling(pr: Problem, lines: int) -> Launch:
+    """Return the launch that adds up the shares in ``partial`` and pools, ``lines`` by a work-item."""
+    groups = ceil_div(pr.n * pr.y_p * (1 if pr.layout_out == "nhwc" else pr.k), lines)
     args = ("partial", "bias", "z", "y", *scale_operand(pr))
-    return Launch("pool_lines", (ceil_div(lines, _lines(pr, dict(combine=TWO_PASS))), 1, 1), (1, 1, 1), args)
+    return Launch("pool_lines", (groups, 1, 1), (1, 1, 1), args)
 
 
 def _defines(pr: Problem, device: Device, cf: Values, tiling: CpuTiling, workers: int) -> Values:
