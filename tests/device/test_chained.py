@@ -174,3 +174,29 @@ def test_a_call_behind_two_streams_waits_for_both(torch: Any) -> None:
         y.zero_()
         graph.replay()
         assert torch.equal(y, want)
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_a_call_on_the_default_stream_waits_for_streams_that_block_it(between: bool, torch: Any) -> None:
+    """CuPy's streams are such: nobody says so, but what runs there is over before the default one goes on."""
+    slow, sequence = Slow(torch), Sequence(torch, "n1c256h28w28k256r1s1-f32", "gemm")
+    plan, packed, x, y = sequence.plan, sequence.packed, sequence.x, sequence.y
+    wants = [plan(one, packed) for one in sequence.inputs]
+    driver = pytest.importorskip("cuda.bindings.driver")
+    status, handle = driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_DEFAULT)
+    assert status == driver.CUresult.CUDA_SUCCESS
+    blocking = torch.cuda.ExternalStream(int(handle))
+    for i in range(6):
+        x.zero_()
+        torch.cuda.synchronize()
+        if between:
+            slow.copy(y, sequence.y2)  # the launch before on the default stream lets the call begin early
+        with torch.cuda.stream(blocking):
+            slow.copy(sequence.inputs[i % 3], x)
+        plan(x, packed, out=y)
+        with torch.cuda.stream(blocking):
+            slow.copy(y, sequence.y2)  # and the other way round
+        assert torch.equal(sequence.y2, wants[i % 3])
+        assert torch.equal(y, wants[i % 3])
+    torch.cuda.synchronize()
+    driver.cuStreamDestroy(handle)
