@@ -89,6 +89,17 @@ def test_alike_kinds_learn_from_each_other(kind: str, others: set[str]) -> None:
     assert {other for other in ("f16", "bf16", "i8", "i8+requant", "f8") if known(other)} == others
 
 
+@pytest.mark.parametrize("math_word", ["tf32", "accurate"])
+def test_what_a_family_computes_in_f32_it_knows_from_f32(math_word: str, configs: list[Config]) -> None:
+    """Not so a family that has kernels of their own for it."""
+    asked = Problem.parse(str(HERE).replace("f32", math_word))
+    known = Experience([lesson(THERE, 2.0)])
+    assert errors(known, asked, configs) == pytest.approx(errors(known, HERE, configs))
+    mma = family_of("mma")
+    config = next(iter(ranking.rank(asked, DEVICE, mma, 1)))[0]
+    assert not errors(Experience([Lesson(DEVICE, THERE, "mma", ((str(config), 1e3),))]), asked, [config], mma)
+
+
 def test_an_error_elsewhere_is_expected_here_in_part(configs: list[Config]) -> None:
     near = errors(Experience([lesson(THERE, 2.0)]), HERE, configs)
     far = Experience([lesson(Problem.parse("n1c3h224w224k64r7s7p3u2-f32"), 2.0)])
@@ -185,21 +196,22 @@ def test_the_layers_asked_for_last_are_remembered(monkeypatch: pytest.MonkeyPatc
     assert known.of(DIRECT, THERE, DEVICE) is not second
 
 
-@pytest.mark.parametrize(("forms", "others"), [
-    ("f32 f32-nhwc f32-nchw2nhwc f32+bias+add+relu f32-nhwc+relu+maxpool2", "tf32 f16"),
-    ("f16 f16-nhwc bf16 f16+bias+relu bf16-nhwc+alpha0.5", "f32 tf32 f8 i8"),
-    ("i8-nhwc i8-nhwc+requant i8-nhwc+bias+relu+requant", "f16-nhwc f8-nhwc"),
-    ("tf32 tf32-nhwc tf32+relu", "f32 accurate"),
+@pytest.mark.parametrize(("family", "forms", "others"), [
+    ("mma", "f32 f32-nhwc f32-nchw2nhwc f32+bias+add+relu f32-nhwc+relu+maxpool2", "tf32 f16"),
+    ("mma", "f16 f16-nhwc bf16 f16+bias+relu bf16-nhwc+alpha0.5", "f32 tf32 f8 i8"),
+    ("mma", "i8-nhwc i8-nhwc+requant i8-nhwc+bias+relu+requant", "f16-nhwc f8-nhwc"),
+    ("mma", "tf32 tf32-nhwc tf32+relu", "f32 accurate"),
+    ("direct", "f32 tf32 tf32-nhwc accurate+relu", "f16 f8"),
 ])  # fmt: skip
-def test_a_layer_is_kept_from_its_own_trials_in_any_form(forms: str, others: str) -> None:
+def test_a_layer_is_kept_from_its_own_trials_in_any_form(family: str, forms: str, others: str) -> None:
     """Its layout, its epilogue and precisions that are timed alike make no other layer; its batch does."""
     text = "n{}c256h14w14k256r3s3p1-{}"
     own = [Problem.parse(text.format(1, form)) for form in forms.split()]
     rest = [Problem.parse(text.format(1, form)) for form in others.split()]
     rest += [replace(own[0], n=8), replace(own[0], k=128)]
-    known = Experience(Lesson(DEVICE, problem, "mma", ()) for problem in [*own, *rest])
+    known = Experience(Lesson(DEVICE, problem, family, ()) for problem in [*own, *rest])
     for problem in own:
-        assert [e.problem for e in known.besides(problem).lessons] == rest
+        assert [e.problem for e in known.besides(problem, [family_of(family)]).lessons] == rest
 
 
 def test_the_fastest_and_some_others_are_learnt() -> None:

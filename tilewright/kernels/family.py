@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -109,6 +109,10 @@ class Family(ABC):
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The problem that the rules check: a different one if another family's kernel computes it."""
         return problem
+
+    def computed(self, problem: Problem) -> Problem:
+        """Return a problem that its kernels compute in the same way: the strict one, where it widens."""
+        return replace(problem, math="strict") if self.widens else problem
 
     @abstractmethod
     def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:

@@ -68,15 +68,19 @@ class Experience:
         self._made: OrderedDict[tuple[str, Problem, str], Bias] = OrderedDict()
         self._lock = threading.Lock()  # of what was made, never held for long
 
-    def besides(self, problem: Problem) -> Experience:
-        """Leave out what was learnt of a layer itself: in any layout, with any epilogue, and in whatever is
-        timed as its precision (bf16 for f16). Another batch is another layer.
+    def besides(self, problem: Problem, families: Iterable[Family]) -> Experience:
+        """Return what was learnt of some families, without what was learnt of a layer itself: in any layout,
+        with any epilogue, in whatever is timed as its precision (bf16 for f16) or computed in the same way.
+        Another batch is another layer.
         """
-        own = _layer(problem)
-        return Experience(e for e in self.lessons if _layer(e.problem) != own)
+        known = {family.name: family for family in families}
+        own = {name: _layer(family.computed(problem)) for name, family in known.items()}
+        theirs = [e for e in self.lessons if e.family in known]
+        return Experience(e for e in theirs if _layer(known[e.family].computed(e.problem)) != own[e.family])
 
     def of(self, family: Family, problem: Problem, device: Device) -> Bias:
-        """Return what is known of a family's error on a layer."""
+        """Return what is known of a family's error on a layer, in any precision that it computes alike."""
+        problem = family.computed(problem)
         asked = (family.name, problem, device.key)
         with self._lock:
             found = self._made.get(asked)
@@ -92,7 +96,7 @@ class Experience:
         """Return the lessons of the nearest layers, whatever device they are of."""
         here = features(problem)
         own = (e for e in self.lessons if e.family == family.name)
-        lessons = [e for e in own if e.problem.timed_as == problem.timed_as]
+        lessons = [e for e in own if family.computed(e.problem).timed_as == problem.timed_as]
         layers = {str(e.problem): float(np.abs(features(e.problem) - here).sum()) for e in lessons}
         nearest = sorted(layers, key=lambda name: (layers[name], name))[:NEAREST]
         return [e for e in lessons if str(e.problem) in nearest]

@@ -95,7 +95,7 @@ def replay(
         return None
     best = min(right, key=lambda c: known[c].cold_us)
     legal = [_recorded(family, problem, device, known) for family in families]
-    others = shipped(device.chip).besides(problem)
+    others = shipped(device.chip).besides(problem, families)
     best_us = known[best].cold_us
     shares, times, passed_over = [], list[float](), 0
     for count in counts:
