@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from every_family import taken
 from test_direct_cpu import CORES
 
 from tilewright.device import Device, for_architecture
@@ -91,7 +92,24 @@ HUGE = {
 }
 
 
-@pytest.mark.parametrize(("text", "name"), [(text, name) for text, names in HUGE.items() for name in names])
+def _huge() -> list[tuple[str, str]]:
+    """Those, and of a family that none is of its first example that can be as large."""
+    found = [(text, name) for text, names in HUGE.items() for name in names]
+    for kind in FAMILIES:
+        if kind.name not in {name for _, name in found}:
+            larger = [_larger(problem) for problem in taken(kind, H100)]
+            found += [(str(one), kind.name) for one in larger if one and kind.refuses(one, H100) is None][:1]
+    return found
+
+
+def _larger(problem: Problem) -> Problem | None:
+    """The layer with so many images that an array has 2^31 numbers; None if these are too many pixels."""
+    read, written = problem.h * problem.w, problem.p * problem.q
+    images = (1 << 31) // max(read * problem.c, written * problem.k) + 1
+    return replace(problem, n=images) if images * max(read, written) <= MOST_LAYER_PIXELS else None
+
+
+@pytest.mark.parametrize(("text", "name"), _huge())
 def test_no_kernel_counts_an_image_of_2_to_the_31_numbers_in_32_bits(
     text: str, name: str, own_cache: None
 ) -> None:

@@ -11,12 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from every_family import taken
 from sass import instructions, listing_of
 from test_winners_compile import committed, hungriest
 
 import tilewright
 from tilewright.device import for_architecture
-from tilewright.kernels import family_of
+from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.blueprint import NO_KERNELS, Blueprint, Launch
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem
@@ -80,9 +81,17 @@ def _kernels(blueprint: Blueprint) -> list[Launch]:
 
 
 def _chains() -> list[tuple[str, str]]:
-    """Return a winner for each order of kernels."""
+    """Return a winner for each order of kernels; of a family that has never won, the model's choice."""
     found = dict[tuple[str, ...], tuple[str, str]]()
-    for text, chosen in hungriest(committed()):
+    won = hungriest(committed())
+    winners = {Config.parse(chosen).family for _, chosen in won}
+    others = [
+        (str(problem), str(rank(problem, H100, kind, 1)[0][0]))
+        for kind in FAMILIES
+        if kind.races and kind.tunable and kind.name not in winners
+        for problem in taken(kind, H100)
+    ]
+    for text, chosen in [*won, *others]:
         config = Config.parse(chosen)
         launches = _kernels(family_of(config.family).blueprint(Problem.parse(text), H100, config))
         found.setdefault(tuple(one.kernel for one in launches), (text, chosen))
