@@ -24,7 +24,8 @@ from tilewright.search.ranking import rank
 H100, GEMV = for_architecture("sm_90"), family_of("gemv")
 SAMPLE = 500  # trials of a family
 # Root mean square of log(measured / estimated) over a sample of what ran on an H100 (an H200 where none ran
-# there), and a tenth of it more.
+# there), and a tenth of it more; of a family that has no figure here yet, MOST.
+MOST = 0.35
 OFF_BY = dict(
     direct=0.25, gemm=0.19, gemv=0.18, grouped=0.26, grouped_mma=0.13, hopper=0.20, im2col=0.35,
     kn2row=0.17, mma=0.23, narrow=0.26, planar=0.21, pointwise=0.15, shifted=0.17, small=0.35, stem=0.17,
@@ -220,18 +221,23 @@ def _ran() -> dict[str, tuple[Device, list[tuple[Problem, str, float]]]]:
     return found
 
 
-@pytest.mark.parametrize("name", OFF_BY)
+RACING = [one.name for one in FAMILIES if one.races and one.tunable]
+
+
+@pytest.mark.parametrize("name", [*OFF_BY, *(name for name in RACING if name not in OFF_BY)])
 def test_estimates_are_as_near_to_what_ran_as_they_were(name: str) -> None:
     """A constant or a term that is changed shows here, whatever it is for."""
+    if name not in OFF_BY and name not in _ran():
+        pytest.skip("no trial of it ships yet (benchmarks/make_experience.py)")
     (device, ran), family = _ran()[name], family_of(name)
     trials = sorted(ran, key=lambda trial: (str(trial[0]), trial[1]))
     errors = [
         math.log(us / model.estimate(family, problem, device, Config.parse(config)).total_us)
         for problem, config, us in trials[:: max(1, len(trials) // SAMPLE)]
     ]
-    assert math.hypot(*errors) / math.sqrt(len(errors)) < OFF_BY[name]
+    found = math.hypot(*errors) / math.sqrt(len(errors))
+    assert found < OFF_BY.get(name, MOST), f"{found:.3f}; OFF_BY has what was found before"
 
 
 def test_estimates_of_all_families_are_compared_with_what_ran() -> None:
-    without = {family.name for family in FAMILIES} - set(OFF_BY)
-    assert without == {"reference", "textbook"} and set(_ran()) == set(OFF_BY)
+    assert set(OFF_BY) <= set(_ran()) <= set(RACING)
