@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -41,9 +42,10 @@ CPU = replace(
 )
 HOME = Path(tilewright.__file__).parent
 LAYER = Problem.parse("n1c64h14w14k64r3s3p1-f32")
+INCLUDED = re.compile(r'#include "([^"]+)"')
 ALL = {family.name for family in FAMILIES}
 OF_GEMM = {"gemm", "im2col", "winograd4", "winograd8", "strassen", "strassen2"}
-# What changes, and of which families the kernels that are made of it.
+# What changes, and of which families the kernels that are made of it; others may be, too: ``_made_of``.
 KERNELS: dict[str, set[str]] = {
     "kernels/direct/direct.cu": {"direct"},
     "kernels/winograd/winograd.cu": {"winograd"},
@@ -155,14 +157,32 @@ def test_each_process_finds_the_same_keys() -> None:
 
 def test_a_kernel_counts_for_those_that_are_made_of_it_and_its_comments_do_not(package: Path) -> None:
     before = keys()
-    for name, made_of_it in KERNELS.items():
-        path = package / name
+    for name, of_these in KERNELS.items():
+        path, made_of_it = package / name, _made_of(Path(name).name)
+        assert of_these <= made_of_it, name
         was = path.read_text()
         path.write_text("/* a comment\n   of two lines */\n" + was + "\n\n// the end\n")
         assert _changed(before) == set(), name
         path.write_text(was + "\nint more;\n")
         assert _changed(before) == made_of_it, name
         path.write_text(was)
+
+
+def _made_of(name: str) -> set[str]:
+    """The families that compile a kernel file, or one that includes it, for the layer of their key."""
+    using, known = {name}, {file: path.read_text() for file, path in source.kernel_files().items()}
+    while more := {file for file, text in known.items() if set(INCLUDED.findall(text)) & using} - using:
+        using |= more
+    if name == "dialect.h":
+        return ALL  # it comes before every kernel
+    return {family.name for family in FAMILIES if using & _compiled(family)}
+
+
+def _compiled(family: Family) -> set[str]:
+    problem = taken(family, H100)[0]
+    config = Config.parse(record(family, problem, H100).config)
+    made = [family.blueprint(problem, H100, config, aligned) for aligned in (True, False)]
+    return {program.source for one in made for program in one.programs}
 
 
 def test_signs_of_a_comment_within_a_text_are_none() -> None:
