@@ -81,6 +81,6 @@ def test_every_family_is_run_in_every_dtype() -> None:
     if EMULATED is None:
         pytest.skip("no OpenCL here")
     large = {case for case in CASES if Problem.parse(case[1]).flops > MOST_FLOPS}
-    assert {name for name, _ in large} <= {"strassen", "strassen2"}
-    assert {*CASES} - large == {*ON_CPU, *FOR_GPU}
+    assert {name for name, _ in large} <= {"strassen", "strassen2"}, "give it smaller examples"
+    assert {*CASES} - large == {*ON_CPU, *FOR_GPU}, "neither a CPU nor EMULATED takes them: what refuses?"
     assert {name for name, _ in CASES} == {one.name for one in FAMILIES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any, get_args
 import pytest
 import typer
 from document_tables import documents
+from every_family import taken
+from test_direct_cpu import CORES
 
 import tilewright
 from tilewright.cli import app, bench, options
@@ -98,10 +101,11 @@ def test_problem_strings_are_read(path: Path) -> None:
 def test_every_family_suite_and_command_is_told_of() -> None:
     read = {path.name: path.read_text(encoding="utf-8") for path in DOCUMENTS}
     for family in FAMILIES:
-        assert f"`{family.name}`" in read["families.md"], family.name
+        assert f"`{family.name}`" in read["families.md"], f"{family.name}: give it a section in families.md"
     table = read["README.md"].partition("\n## Families\n")[2].partition("\n## ")[0]
     rows = " ".join(re.findall(r"^\|([^|]*)\|", table, re.MULTILINE))
-    assert [one.name for one in FAMILIES if one.tunable and f"`{one.name}`" not in rows] == []
+    missing = [one.name for one in FAMILIES if one.tunable and f"`{one.name}`" not in rows]
+    assert missing == [], "the table of families in README.md has a row for each"
     for suite in shapes.suites():
         assert suite in read["problems.md"], suite
     top: Any = typer.main.get_command(app)
@@ -109,13 +113,26 @@ def test_every_family_suite_and_command_is_told_of() -> None:
         assert f"tilewright {name}" in read["README.md"], name
 
 
+def columns() -> dict[str, tuple[set[str], set[str]]]:
+    """The dtypes and devices of each family, as the table of docs/families.md has them."""
+    text, told = (ROOT / "docs" / "families.md").read_text(encoding="utf-8"), {}
+    rows = re.findall(r"^\| \[([^]]*)\]\(#[^|]*\|[^|]*\| ([^|]*) \| ([^|]*) \|", text, re.MULTILINE)
+    for names, *cells in rows:
+        told |= dict.fromkeys(re.findall(r"`(\w+)`", names), tuple(set(cell.split(", ")) for cell in cells))
+    return told
+
+
 def test_dtypes_of_each_family_are_those_that_it_computes() -> None:
-    text = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
-    told = {}
-    for names, dtypes in re.findall(r"^\| \[([^]]*)\]\(#[^|]*\|[^|]*\| ([^|]*) \|", text, re.MULTILINE):
-        told |= dict.fromkeys(re.findall(r"`(\w+)`", names), set(dtypes.split(", ")))
     computed = {one.name: {Problem.parse(each).precision for each in one.examples} for one in FAMILIES}
-    assert told == {name: found for name, found in computed.items() if name != "reference"}
+    told = {name: dtypes for name, (dtypes, _) in columns().items()}
+    assert told == {name: found for name, found in computed.items() if name != "reference"}, (
+        "families.md has a row for each family, with the dtypes of its spec's examples"
+    )
+
+
+def test_families_that_run_on_a_cpu_are_said_to() -> None:
+    told = {name for name, (_, devices) in columns().items() if "CPU" in devices}
+    assert told == {one.name for one in FAMILIES if taken(one, CORES)} - {"reference"}
 
 
 def test_every_activation_is_told_of() -> None:
@@ -134,6 +151,9 @@ def test_what_knobs_says_of_worth_is_where_the_notes_have_it() -> None:
     worth = (ROOT / "docs" / "knobs.md").read_text().partition("**Worth** is")[2]
     italic = re.findall(r"(?<![*\w])\*([^*]+)\*(?!\*)", worth)
     names = {" ".join(name.split()) for name in italic} - {"italics"}
+    told = json.loads((ROOT / "benchmarks" / "knobs.json").read_text())["knobs"]
+    untold = {one["family"] for one in told} - set(re.findall(r"`(\w+)`", worth))
+    assert untold == set(), "of a family whose trials are committed, docs/knobs.md has a section"
     assert len(names) > 20
     assert not [name for name in names if not any(one.startswith(name) for one in begin)]
     contents = set(re.findall(r"\]\(#([^)]+)\)", notes))
@@ -153,8 +173,11 @@ def test_every_peer_is_told_of() -> None:
 
 def test_what_plain_leaves_out_is_said_wherever_it_is_offered() -> None:
     names = {re.sub(r"\d|_rows", "", one.name) for one in FAMILIES if not one.plain}
-    assert names == {"winograd", "strassen", "toeplitz", "grouped_mma"}
-    told = [str(one.__doc__) for one in (tilewright.conv2d, tilewright.plan, tilewright.tune)]
-    told += [(ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") for page in ("families", "numerics")]
-    told.append(get_args(options.Families)[1].help)
-    assert all(name in text.lower() for text in told for name in names)
+    assert names >= {"winograd", "strassen", "toeplitz", "grouped_mma"}
+    functions = tilewright.conv2d, tilewright.plan, tilewright.tune
+    told = {f"tw.{one.__name__}": str(one.__doc__) for one in functions}
+    pages = [ROOT / "docs" / f"{page}.md" for page in ("families", "numerics")]
+    told |= {page.name: page.read_text(encoding="utf-8") for page in pages}
+    told["--family"] = get_args(options.Families)[1].help
+    missing = [(where, name) for where, text in told.items() for name in names if name not in text.lower()]
+    assert missing == [], "what is not plain is named there"
