@@ -241,7 +241,7 @@ def test_a_device_with_memory_of_its_own_gives_the_answer_back(
 
 
 def test_a_tensor_that_lies_both_ways_is_told_by_its_shape() -> None:
-    """Without PyTorch, which need not be here; test_api has the whole of it."""
+    """Without PyTorch, which need not be here; test_api_tensors has the whole of it."""
     one = Problem.parse("n2c1h5w6k3r1s1-f32-nhwc")
 
     def given(library: str, *shape: int) -> ArrayView:
