@@ -5,7 +5,20 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from test_dispatch import LAYER, RUNTIME, WON, Judge, box, choose, planned, record, slab, stage, two, winner
+from dispatch_samples import (
+    LAYER,
+    RUNTIME,
+    WON,
+    Judge,
+    box,
+    choose,
+    planned,
+    record,
+    slab,
+    stage,
+    two,
+    winner,
+)
 
 from tilewright.dispatch import choices, once
 from tilewright.plans import plan_cache
