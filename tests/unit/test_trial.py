@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from test_verify import CONFIG, PROBLEM, Host
+from verify_samples import CONFIG, PROBLEM, Host
 
 from tilewright.errors import RunError
 from tilewright.kernels.untuned.reference import Reference
