@@ -140,8 +140,8 @@ SHAPES = (
     "n5c70h4w6k40r1s1-f16+bias+relu",  # planes of multiples of 16 bytes
     "n3c33h6w6k36r1s1-tf32+add0.5",
 )
-# What they are chosen for. A new family need not be here: it computes those that it takes, and its own examples
-# (test_every_family_runs.py).
+# What they are chosen for. A new family need not be here: it computes those that it takes, and those of its
+# own (test_every_family_runs.py).
 SHAPED = [
     "direct",
     "winograd",
