@@ -55,16 +55,28 @@ def peak_tflops(device: Device, precision: str) -> float:
     Without them, f16, bf16 and f8 are multiplied as f32, i8 four at a time (dot4), and f64 on a CPU in
     vectors of half as many elements.
     """
-    f32 = device.rates.f32_tflops
-    if not device.is_cuda:
-        return f32 * {"f64": 0.5, "i8": 4.0, "q8": 4.0}.get(precision, 1.0)
-    cuda_cores = f32 * {"f64": f64_rate(device.capability), "i8": 4.0, "q8": 4.0}.get(precision, 1.0)
+    return max(_by_lanes(device, precision), _by_tensor_cores(device, precision))
+
+
+def peak_from(device: Device, precision: str) -> str:
+    """Return the peak's source: of tensor cores it is from datasheets, any other follows from f32's."""
+    by_f32 = _by_lanes(device, precision) >= _by_tensor_cores(device, precision)
+    return device.rates.source if by_f32 else "datasheet"
+
+
+def _by_lanes(device: Device, precision: str) -> float:
+    f64 = f64_rate(device.capability) if device.is_cuda else 0.5
+    return device.rates.f32_tflops * {"f64": f64, "i8": 4.0, "q8": 4.0}.get(precision, 1.0)
+
+
+def _by_tensor_cores(device: Device, precision: str) -> float:
+    """Return the peak of tensor cores at the highest clock; 0 if there are none or they do not take it."""
     faster = _OVER_F16 if device.capability >= MMA_E4M3 else _OVER_F16 | {"f8": 1.0}
     older = device.capability < MMA_SYNC and precision in ("bf16", "tf32", "accurate")
     if precision not in faster or older:
-        return cuda_cores
+        return 0.0
     products = tensor_products(device.capability) * faster[precision]
-    return max(cuda_cores, 2 * products * device.units * device.clock_ghz / 1e3)
+    return 2 * products * device.units * device.clock_ghz / 1e3
 
 
 def least_flops(problem: Problem) -> int:

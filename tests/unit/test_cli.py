@@ -490,7 +490,8 @@ def _explained(capsys: pytest.CaptureFixture[str], *command: str) -> dict[str, d
 def test_a_gpu_that_is_not_here_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     told = _explained(capsys, "R12")
     assert told["config"]["why"] == "shipped winner (not verified)"
-    assert "H100" in told["device"]["device"] and told["device"]["rates_from"] == "datasheet"
+    sources = {"read": "measured", "f32": "measured", "empty_kernel": "default"}
+    assert "H100" in told["device"]["device"] and told["device"]["rates_from"] == sources
     assert told["predicted_against_measured"]["measured_us"] and told["runner_up"]["config"]
     told = _explained(capsys, "n1c8h6k16r3p1")
     assert "; on such a GPU run tilewright tune " in told["predicted_against_measured"]["measured"]
@@ -544,6 +545,21 @@ def test_a_layer_that_no_winner_ships_for_is_the_models_there(capsys: pytest.Cap
     assert _explained(capsys, layer, "--family", "grouped")["config"]["config"].startswith("grouped:")
     given = told["config"]["config"]
     assert _explained(capsys, layer, "--config", given)["config"]["why"] == "named by --config"
+
+
+@pytest.mark.parametrize(("arch", "most"), [("sm_75", 48), ("sm_80", 80), ("sm_90", 144), ("sm_120", 96)])
+def test_what_no_gpu_of_an_architecture_has_memory_for_is_refused(
+    arch: str, most: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    million_bytes = "c250h1w1000k1r1s1-f32"  # of x, 4,000 of y
+    fits, too_large = (f"n{int(most * 1e3 * share)}{million_bytes}" for share in (0.99, 1.0))
+    assert main(["explain", fits, "--arch", arch, "--family", "direct"]) == 0
+    for command in (["explain"], ["export", "--to", str(tmp_path / "x")]):
+        capsys.readouterr()
+        assert main([*command, too_large, "--arch", arch]) == 2
+        said = capsys.readouterr().err
+        assert f"too large: x {most * 1e9 / 2**30:.1f} GiB" in said and f"largest GPU of {arch} has" in said
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -122,6 +123,40 @@ def test_keys_are_names_and_titles_are_words(
         "layer", "config", "device", "model sees", "predicted time by term, us", "predicted against measured",
         "runner-up",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "precision", "sources"),
+    [
+        ("calibrated", "f32", ("calibrated", "calibrated", "calibrated")),
+        ("calibrated", "f16", ("calibrated", "datasheet", "calibrated")),  # of tensor cores
+        ("datasheet", "f32", ("datasheet", "datasheet", "a guess")),
+        ("measured", "i8", ("measured on such a device", "datasheet", "a guess")),
+        ("default", "f64", ("a guess", "a guess", "a guess")),  # follows from that of f32
+    ],
+)
+def test_each_rate_says_where_it_comes_from(source: str, precision: str, sources: tuple[str, ...]) -> None:
+    device = replace(DEVICE, rates=replace(DEVICE.rates, source=source))
+    asked = replace(subject([]), device=device, problem=PROBLEM.with_dtype(precision))
+    told = dict(sections(asked))["device"]
+    names = ("read_gbs", f"{precision}_tflops", "empty_kernel_us")
+    assert [str(told[name]).partition("  ")[2] for name in names] == [f"({one})" for one in sources]
+    assert device.rates.read_gbs == told["read_gbs"].value == 3000.0  # type: ignore[union-attr]
+
+
+def test_f64_without_tensor_cores_follows_from_f32() -> None:
+    device = replace(DEVICE, arch="sm_75", rates=replace(DEVICE.rates, source="calibrated"))
+    asked = replace(subject([]), device=device, problem=PROBLEM.with_dtype("f64"))
+    assert str(dict(sections(asked))["device"]["f64_tflops"]).endswith("(calibrated)")
+
+
+def test_kernels_that_are_launched_again_and_again_are_named_once() -> None:
+    blueprint = SimpleNamespace(
+        workspace=(), launches=[SimpleNamespace(kernel=name) for name in ("first", *("a", "b") * 40)]
+    )
+    kernels = dict(sections(replace(subject([]), blueprint=blueprint)))["launches"]["kernels"]  # type: ignore[arg-type]
+    assert str(kernels) == "first, a, b (81 launches)"
+    assert len(kernels.value) == 81  # type: ignore[union-attr, arg-type]
 
 
 def test_every_term_and_fact_of_the_model_is_there() -> None:

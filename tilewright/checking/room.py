@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tilewright.device import Device
+from tilewright.device.architectures import most_memory_bytes
 from tilewright.errors import ProblemError
 from tilewright.problem import Problem
 from tilewright.runtime.base import Runtime
@@ -29,12 +31,24 @@ def require_room(problem: Problem, runtime: Runtime | None = None) -> None:
         require_arrays(problem, runtime)
 
 
-def _compare(problem: Problem, wanted: int, where: str, there: int) -> None:
+def require_room_on(problem: Problem, device: Device) -> None:
+    """Refuse a problem whose arrays exceed the memory of any GPU of an architecture, with no GPU present.
+
+    Raises:
+        ProblemError: says how much the arrays take and how much there is.
+    """
+    largest = f"the largest GPU of {device.arch}"
+    _compare(problem, problem.bytes, largest, most_memory_bytes(device.capability), "together")
+
+
+def _compare(
+    problem: Problem, wanted: int, where: str, there: int, counted: str = "with the copies to check it"
+) -> None:
     if wanted > there:
         sizes = zip("xwy", (problem.x_bytes, problem.w_bytes, problem.y_bytes), strict=True)
         arrays = ", ".join(f"{name} {_text(nbytes)}" for name, nbytes in sizes)
         raise ProblemError(
-            f"{problem}: too large: {arrays}, with the copies to check it {_text(wanted)}; "
+            f"{problem}: too large: {arrays}, {counted} {_text(wanted)}; "
             f"{where} has {_text(there)} of memory; make the layer or its batch smaller"
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import emit
-from tilewright.device import Device, for_architecture
+from tilewright.device import Device
 from tilewright.kernels import FAMILIES, family_of, pick
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem
@@ -39,7 +39,8 @@ def explain(
     time; and the runner-up, or beside a --config the fastest other one, with whether the difference is
     within noise.
 
-    With --arch no GPU is needed: rates are from the datasheet, winners those that ship with the package.
+    With --arch no GPU is needed: winners are those that ship with the package. Beside each rate is
+    said where it comes from: a datasheet, a calibration, a measurement on such a device, or a guess.
     """
     about = opened.asked(layer, dtype, layout, batch, config, family, deterministic)
     opened.some_images(about.problem, "explain")
@@ -69,7 +70,7 @@ def _elsewhere(about: opened.Asked, arch: str) -> Subject:
     """Return the likeliest winner on a GPU that is absent, and times of it there, or of one similar GPU."""
     from tilewright.store.hints import likely
 
-    device = for_architecture(arch)
+    device = opened.architecture(arch, about.problem)
     config, why = next(about.likely(device))
     hints = likely(opened.store_to_read(), about.problem, device.key, about.request.deterministic)
     theirs = [hint.record.device for hint in hints if hint.record.config == str(config)]

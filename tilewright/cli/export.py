@@ -13,7 +13,6 @@ import typer
 
 from tilewright.cli import opened, options, outputs
 from tilewright.cli.screen import remark
-from tilewright.device import for_architecture
 from tilewright.errors import CompileError, DeviceError
 from tilewright.export import FORMAT
 
@@ -112,7 +111,7 @@ def _for_architecture(about: opened.Asked, arch: str) -> Bundle:
     from tilewright.export.bundle import bundle
     from tilewright.runtime.nvrtc import compile_cuda, compiler
 
-    device = for_architecture(arch)
+    device = opened.architecture(arch, about.problem)
     last: CompileError | None = None
     for config, why in about.likely(device, compiler()):
         try:

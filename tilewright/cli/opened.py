@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.cli import options
-from tilewright.device import parse_selector
+from tilewright.device import for_architecture, parse_selector
 from tilewright.errors import DeviceError, ProblemError, StoreError
 from tilewright.kernels.config import Config
 from tilewright.plans.provenance import Basis, Provenance
@@ -63,6 +63,20 @@ def room(problems: list[shapes.Layer], runtime: Runtime) -> None:
     for one in problems:
         some_images(one.problem, "compute")
         require_room(one.problem, runtime)
+
+
+def architecture(arch: str, problem: Problem) -> Device:
+    """Return a GPU of an architecture, with no GPU present, on which a layer is to run.
+
+    Raises:
+        DeviceError: the architecture is unknown.
+        ProblemError: the layer's arrays exceed the memory of any such GPU.
+    """
+    from tilewright.checking.room import require_room_on
+
+    device = for_architecture(arch)
+    require_room_on(problem, device)
+    return device
 
 
 def calibrate(runtime: Runtime) -> None:

@@ -36,6 +36,8 @@ _MMA_F64 = {80: 64, 90: 128}
 _F64 = {60: 0.5, 70: 0.5, 75: 1 / 32, 80: 1.0, 90: 1.0, 100: 0.5}
 _F64_OF_OTHERS = 1 / 64
 _HALF_F64 = (80, 90, 100)  # f64 without tensor cores is half as fast as f32, else 1/64
+# Memory in 1e9 bytes of the largest GPU: Quadro RTX 8000, A100, GH200, RTX PRO 6000.
+_MOST_GB = {75: 48, 80: 80, 90: 144, 120: 96}
 
 
 def capability(arch: str) -> int:
@@ -72,6 +74,11 @@ def f64_rate(capability: int) -> float:
 def f64_slots(capability: int) -> int:
     """Return the issue slots of an f64 multiply-add, in those of an f32 one, without tensor cores."""
     return 2 if capability in _HALF_F64 else 64
+
+
+def most_memory_bytes(capability: int) -> int:
+    """Return the memory of the largest GPU of an architecture, in bytes; a very large number if unknown."""
+    return _MOST_GB.get(capability, 1 << 40) * 10**9
 
 
 def f32_lanes(capability: int) -> int:

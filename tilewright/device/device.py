@@ -33,13 +33,19 @@ class Rates:
         empty_us: device-event time of a kernel that does nothing.
         read_gbs: cold read bandwidth of main memory, 1e9 bytes/s.
         f32_tflops: peak of independent f32 multiply-adds, 1e12 flop/s, 2 flops each.
-        source: "datasheet", "calibrated", or "default" (a guess).
+        source: of the two rates: "datasheet", "calibrated" (measured here), "measured" (on such a device) or
+            "default" (a guess).
     """
 
     empty_us: float
     read_gbs: float
     f32_tflops: float
     source: str = "datasheet"
+
+    @property
+    def empty_from(self) -> str:
+        """The source of ``empty_us``: without a calibration a guess, since no datasheet has it."""
+        return self.source if self.source == "calibrated" else "default"
 
 
 class DeviceType(StrEnum):
@@ -205,13 +211,15 @@ def chip(key: str) -> str:
     return f"cuda/{found.arch}/{found.units}" if found and found.backend == "cuda" else key
 
 
-def _gpu(arch: str, read_gbs: float, f32_tflops: float, **others: Any) -> Device:
+def _gpu(
+    arch: str, read_gbs: float, f32_tflops: float, rates_from: str = "datasheet", **others: Any
+) -> Device:
     """Return a GPU by its datasheet; ``others`` are facts that its architecture does not decide."""
     number = capability(arch)
     return Device(
         backend="cuda", type=DeviceType.GPU, index=0, arch=arch, lanes=WARP, max_threads=MAX_THREADS,
         regs_per_thread=REGS_PER_THREAD, regs_per_unit=REGS_PER_UNIT, max_cluster=max_cluster(number),
-        driver="none", rates=Rates(empty_us=3.3, read_gbs=read_gbs, f32_tflops=f32_tflops),
+        driver="none", rates=Rates(3.3, read_gbs, f32_tflops, rates_from),
         tensor_macs=tensor_macs(number), **others,
     )  # fmt: skip
 
@@ -230,7 +238,7 @@ _DATASHEETS = (
     _gpu(
         "sm_90", name="NVIDIA H100 80GB HBM3", units=132, threads_per_unit=2048, blocks_per_unit=32,
         shared_per_block=227 * _KB, shared_per_unit=228 * _KB, l2_bytes=50 * _MB, clock_ghz=1.98,
-        read_gbs=3050, f32_tflops=65.0,
+        read_gbs=3050, f32_tflops=65.0, rates_from="measured",
     ),
     _gpu(
         "sm_120", name="NVIDIA RTX PRO 6000", units=188, threads_per_unit=1536, blocks_per_unit=24,

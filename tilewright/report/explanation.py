@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilewright.device import Device, read_key
 from tilewright.errors import count
-from tilewright.floor import floor, peak_tflops
+from tilewright.floor import floor, peak_from, peak_tflops
 from tilewright.kernels.blueprint import Blueprint
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
@@ -72,6 +72,7 @@ TITLES = {
     "runner_up": "runner-up",
     "other": "fastest other config",
 }  # labels in tables; other keys are their own
+SOURCES = {"measured": "measured on such a device", "default": "a guess"}  # the others are words for users
 
 
 def sections(subject: Subject) -> list[Section]:
@@ -153,12 +154,18 @@ def _launches(subject: Subject) -> Facts:
     kernels = [launch.kernel for launch in subject.blueprint.launches]
     inner = subject.family.inner(subject.problem, subject.device)
     return {
-        "kernels": Shown(kernels, ", ".join(kernels)),
+        "kernels": Shown(kernels, _in_turn(kernels)),
         **({"computed_as": str(inner)} if inner is not subject.problem else {}),
         "workspace_bytes": sum(workspace.values()),
         **(workspace if len(subject.blueprint.workspace) > 1 else {}),
         **subject.family.remarks(subject.problem, subject.config),
     }
+
+
+def _in_turn(kernels: list[str]) -> str:
+    """Name kernels in their order; those that are launched again and again once."""
+    once = ", ".join(dict.fromkeys(kernels))
+    return ", ".join(kernels) if len(kernels) < 9 else f"{once} ({len(kernels)} launches)"
 
 
 def _pool(subject: Subject) -> Facts:
@@ -180,13 +187,20 @@ def _pool(subject: Subject) -> Facts:
 
 
 def _limits(device: Device, precision: str) -> Facts:
-    units, lanes = count(device.units, "unit"), count(device.lanes, "lane")
+    units, lanes, rates = count(device.units, "unit"), count(device.lanes, "lane"), device.rates
+    found = {
+        "read_gbs": (rates.read_gbs, rates.source),
+        "f32_tflops": (rates.f32_tflops, rates.source),
+        f"{precision}_tflops": (peak_tflops(device, precision), peak_from(device, precision)),
+        "empty_kernel_us": (rates.empty_us, rates.empty_from),
+    }
     return {
         "device": f"{device.name} ({device.arch}), {units} of {lanes}",
-        "read_gbs": device.rates.read_gbs,
-        "f32_tflops": device.rates.f32_tflops,
-        **({} if precision == "f32" else {f"{precision}_tflops": peak_tflops(device, precision)}),
-        "rates_from": device.rates.source,
+        **{
+            name: Shown(rate, f"{_value(rate)}  ({SOURCES.get(source, source)})")
+            for name, (rate, source) in found.items()
+        },
+        "rates_from": Shown({name.rpartition("_")[0]: source for name, (_, source) in found.items()}),
     }
 
 
