@@ -420,7 +420,7 @@ def test_an_export_is_whole_although_nobody_reads_what_it_prints(
 def test_the_first_likely_kernel_that_compiles_is_exported(
     broken: str, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def made(problem: str, device: object, config: str, note: str, compile: object) -> str:
+    def made(problem: Problem, device: object, config: str, note: str, compile: object) -> str:
         if config in broken:
             raise CompileError(f"does not compile: {config}")
         assert note == "the model's choice (not verified)"
@@ -430,7 +430,8 @@ def test_the_first_likely_kernel_that_compiles_is_exported(
     monkeypatch.setattr("tilewright.runtime.nvrtc.compiler", lambda: "nvrtc")
     why = Provenance(Basis.MODEL, verified=False)
     likely = [] if broken == "none" else [("a", why), ("b", why)]
-    about: Any = SimpleNamespace(problem="p", config=None, likely=lambda device, compiler: iter(likely))
+    problem, asked = Problem.parse("n1c8h6k16r3p1"), lambda device, compiler: iter(likely)
+    about: Any = SimpleNamespace(problem=problem, config=None, likely=asked)
     if len(found) == 1:
         assert export._for_architecture(about, "sm_90") == found
     else:
