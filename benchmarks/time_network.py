@@ -9,7 +9,6 @@ the layers first: some two minutes for each kind.
 from __future__ import annotations
 
 import argparse
-import copy
 import io
 import json
 import os
@@ -158,7 +157,7 @@ def time_kind(kind: str, budget: str, device: str) -> dict[str, object]:
     x = torch.randn(int(batch), 3, 224, 224, device=device).to(DTYPES[dtype], memory_format=order)
     want, pytorch = network(x), ways(network, x)
     LAYERS.clear()
-    ours = fuse(copy.deepcopy(network), x)  # with ReLUs, shortcuts and the pool in the convolutions' plans
+    ours = fuse(network, x)  # with ReLUs, shortcuts and the pool in the convolutions' plans
     if budget:
         tune(ours, x, budget)
     apart = float(f"{((ours(x) - want).abs().max() / want.abs().max()).item():.2g}")

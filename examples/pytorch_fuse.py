@@ -4,8 +4,13 @@ Batch norms are folded into the weights; a residual that is added, an activation
 the convolution's plan. It is for networks that torch.fx can trace, as those of torchvision. Put your own in
 place of the one at the end, and tune its layers first. There are no gradients: run it within
 ``torch.no_grad()``.
+
+A fused network is a copy, with weights as they are when it is made and names of its own for them. What is
+loaded or written into the network that it was made of does not reach it, and files of that one's weights do not
+fit: load them before, or fuse again. Weights of its own state_dict may be loaded.
 """
 
+import copy
 import operator
 import sys
 
@@ -27,8 +32,8 @@ MODULES = {  # what functions and methods of tensors do, as modules
 
 
 def fuse(network, x):
-    """Return a network, put into eval mode, traced and fused; x: an input, by which shapes are found."""
-    traced = torch.fx.symbolic_trace(network.eval())
+    """Return a copy of a network, in eval mode, traced and fused; x: an input, by which shapes are found."""
+    traced = torch.fx.symbolic_trace(copy.deepcopy(network).eval())
     ShapeProp(traced).propagate(x)
     modules = dict(traced.named_modules())
     for node in list(traced.graph.nodes):

@@ -20,6 +20,8 @@ def is_plain(one):
     """Whether a module is a Conv2d that pads with zeros and computes no more than that."""
     if not isinstance(one, torch.nn.Conv2d) or one.padding_mode != "zeros":
         return False
+    if one._parameters.get("weight") is None:  # it is computed from others each time
+        return False
     names = "forward", "_conv_forward"  # a subclass with its own may pad x, or scale the weights, before
     return all(getattr(getattr(one, it), "__func__", None) is getattr(torch.nn.Conv2d, it) for it in names)
 

@@ -4,6 +4,11 @@ torch.compile fuses the rest. For networks that torch.fx can trace ``pytorch_fus
 
 Put your own network and input in place of those of ``pytorch_network.py``, and tune its layers first. There
 are no gradients: run it within ``torch.no_grad()``.
+
+Weights keep their names, so files of weights load as before. Those that are loaded, replaced or written to
+later are packed again at the next call. What PyTorch does not count as written is not noticed
+(``weight.data``, weights made in inference mode): then empty the Layer's ``planned``. A CUDA graph goes on with
+the filters that it was recorded with: compile again.
 """
 
 import sys
@@ -46,16 +51,14 @@ class Layer(torch.nn.Module):
         That is said by fields of tilewright's Epilogue: act, its low and high, and pool.
         """
         super().__init__()
-        self.conv, self.epilogue = conv.requires_grad_(False), epilogue
-        self.place, self.planned = len(LAYERS), {}
+        object.__setattr__(self, "conv", conv.requires_grad_(False))  # no part of its own: weights keep names
+        self._parameters, self.epilogue = conv._parameters, epilogue
+        self.place, self.planned, self.packed_of = len(LAYERS), {}, None
         LAYERS.append(self)
 
     def __reduce__(self):
         """Have copies, and what was saved, plan and pack again: their weights may be others."""
         return partial(Layer, **self.epilogue), (self.conv,)
-
-    weight = property(lambda self: self.conv.weight)  # networks ask for its dtype, or use it elsewhere, too
-    bias = property(lambda self: self.conv.bias)
 
     def problem(self, x, z=None):
         """Return it as a Problem, for x of shape (N, C, H, W)."""
@@ -68,13 +71,23 @@ class Layer(torch.nn.Module):
 
     def compute(self, x, z):
         """Return the same, computed."""
+        self.forget_old_weight()
         kind = x.shape, x.stride(), x.dtype, x.device, z is not None
         if kind not in self.planned:
             plan = tw.plan(self.problem(x, z), str(x.device))
-            self.planned[kind] = plan, plan.pack(self.conv.weight)
+            self.planned[kind] = plan, plan.pack(self.weight)
         plan, packed = self.planned[kind]
         x = x.contiguous(memory_format=ORDERS[plan.problem.layout_in])  # as a part of the channels is not
-        return plan(x, packed, bias=self.conv.bias, z=z)
+        return plan(x, packed, bias=self.bias, z=z)
+
+    def forget_old_weight(self):
+        """Forget what was packed if the weight is another one, was moved, or was written to since."""
+        weight = self.weight  # its memory is kept: no other weight is given it meanwhile
+        count = 0 if weight.is_inference() else weight._version
+        old = self.packed_of
+        if old is None or old[0] is not weight or old[1].data_ptr() != weight.data_ptr() or old[2] != count:
+            self.planned.clear()
+            self.packed_of = weight, weight.detach(), count
 
 
 def swap(network):

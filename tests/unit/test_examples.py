@@ -220,6 +220,101 @@ def test_a_copy_of_a_swapped_network_has_weights_of_its_own(monkeypatch: pytest.
         assert torch.allclose(ours(x), want, atol=1e-4)
 
 
+def test_a_swapped_network_notices_new_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from pytorch_swap import swap
+
+    def made() -> Any:
+        return torch.nn.Sequential(torch.nn.Conv2d(4, 6, 3), torch.nn.ReLU(), torch.nn.Conv2d(6, 4, 1))
+
+    def shared(one: Any) -> None:  # the same memory, written to as often as the one before
+        old = one[0].weight
+        one[0].weight = torch.nn.Parameter(old.data, requires_grad=False)
+        for _ in range(old._version - one[0].weight._version):
+            one[0].weight.mul_(1.5)
+
+    x = torch.randn(1, 4, 9, 9)
+    changes = {
+        "loaded": lambda one: one.load_state_dict(made().state_dict()),
+        "loaded by assignment": lambda one: one.load_state_dict(made().state_dict(), assign=True),
+        "written to": lambda one: one[2].weight.mul_(2),
+        "a bias": lambda one: one[2].bias.normal_(),
+        "another parameter": lambda one: setattr(one[2], "weight", made()[2].weight),
+        "another parameter of the same memory": shared,
+        "there and back": lambda one: one.half().float(),
+        "another dtype": lambda one: one.double(),
+        "another layout": lambda one: one.to(memory_format=torch.channels_last),
+    }
+    with torch.no_grad():
+        network = made()
+        ours = swap(copy.deepcopy(network))
+        assert list(ours.state_dict()) == list(network.state_dict())
+        for what, change in changes.items():
+            ours(x), change(ours)
+            network.to(ours[0].weight.dtype).load_state_dict(ours.state_dict())
+            given = x.to(ours[0].weight.dtype)
+            for call in (ours, torch.compile(ours, fullgraph=True, backend="eager")):
+                assert torch.allclose(call(given), network(given), atol=1e-4), what
+            packed = {id(layer): {**layer.planned} for layer in (ours[0], ours[2])}
+            ours(given)
+            assert packed == {id(layer): layer.planned for layer in (ours[0], ours[2])}, what
+            x = given
+
+
+def test_weights_of_inference_mode_are_packed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from pytorch_swap import swap
+
+    with torch.inference_mode():
+        x, network = torch.randn(1, 4, 9, 9), torch.nn.Sequential(torch.nn.Conv2d(4, 6, 3))
+        want, ours = network(x), swap(network)
+        assert torch.allclose(ours(x), want, atol=1e-4)
+        ((_, packed),) = ours[0].planned.values()
+        ours(x)
+        assert [again for _, again in ours[0].planned.values()] == [packed]
+
+
+def test_weights_that_are_computed_each_time_are_left_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from pytorch_swap import swap
+
+    conv = torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv2d(4, 6, 3))
+    assert swap(torch.nn.Sequential(conv))[0] is conv
+
+
+def test_a_fused_network_is_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all weights, folded or not, as they were; its own may be loaded."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from pytorch_fuse import fuse
+
+    def made() -> Any:
+        norm = torch.nn.BatchNorm2d(6)
+        norm.running_mean.normal_()
+        convs = torch.nn.Conv2d(4, 6, 3), norm, torch.nn.Conv2d(6, 4, 1), torch.nn.Flatten()
+        return torch.nn.Sequential(*convs, torch.nn.Linear(196, 3))
+
+    x = torch.randn(1, 4, 9, 9)
+    with torch.no_grad():
+        first, second = made(), made()
+        ours, others = fuse(first, x), fuse(second, x)
+        assert first.training and not ours.training
+        want = copy.deepcopy(first).eval()(x)
+        assert torch.allclose(ours(x), want, atol=1e-4)
+        kept = copy.deepcopy(first.state_dict())
+        for weights in first.parameters():
+            weights.normal_()
+        assert torch.allclose(ours(x), want, atol=1e-4)
+        with pytest.raises(RuntimeError, match="Missing key"):
+            ours.load_state_dict(kept)
+        renamed = dict(zip(ours.state_dict(), others.state_dict().values(), strict=True))
+        ours.load_state_dict(renamed)
+        assert torch.allclose(ours(x), second.eval()(x), atol=1e-4)
+
+
 @pytest.mark.parametrize("channels", [4, 1])
 @pytest.mark.parametrize("order", ["contiguous_format", "channels_last"])
 def test_a_part_of_the_channels_keeps_its_layout(
