@@ -6,8 +6,8 @@ place of the one at the end, and tune its layers first. There are no gradients: 
 ``torch.no_grad()``.
 
 A fused network is a copy, with weights as they are when it is made and names of its own for them. What is
-loaded or written into the network that it was made of does not reach it, and files of that one's weights do not
-fit: load them before, or fuse again. Weights of its own state_dict may be loaded.
+loaded or written into the network that it was made of does not reach it, and files of that one's weights do
+not fit: load them before, or fuse again. Weights of its own state_dict may be loaded.
 """
 
 import copy

@@ -7,8 +7,8 @@ are no gradients: run it within ``torch.no_grad()``.
 
 Weights keep their names, so files of weights load as before. Those that are loaded, replaced or written to
 later are packed again at the next call. What PyTorch does not count as written is not noticed
-(``weight.data``, weights made in inference mode): then empty the Layer's ``planned``. A CUDA graph goes on with
-the filters that it was recorded with: compile again.
+(``weight.data``, weights made in inference mode): then empty the Layer's ``planned``. A CUDA graph goes on
+with the filters that it was recorded with: compile again.
 """
 
 import sys
