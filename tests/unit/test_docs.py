@@ -16,11 +16,15 @@ from every_family import taken
 from test_direct_cpu import CORES
 
 import tilewright
-from tilewright.cli import app, bench, options
+from tilewright.cli import app, bench, options, report, study
+from tilewright.device import ARCHITECTURES
 from tilewright.kernels import FAMILIES
 from tilewright.peers import PEERS
-from tilewright.problem import Problem, shapes
+from tilewright.problem import LAYOUTS, Problem, shapes
 from tilewright.problem.activations import ACTIVATIONS
+from tilewright.report.worst import ORDERS
+from tilewright.search.strategies import STRATEGIES
+from tilewright.studies.study_run import NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [*documents(ROOT), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
@@ -169,6 +173,27 @@ def test_every_peer_is_told_of() -> None:
     text = (ROOT / "docs" / "measuring.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (CPU|CUDA) \|", text.partition("## Peers")[2], re.MULTILINE)
     assert dict(rows) == {one.name: "CUDA" if "cuda" in one.backends else "CPU" for one in PEERS}
+
+
+def test_choices_of_options_are_those_that_there_are() -> None:
+    """In their order, but for studies; what stands in brackets says what each is."""
+
+    def named(text: str, before: str = "", behind: str = r"\.") -> list[str]:
+        listed = re.split(f"{before}(.*?){behind}", re.sub(r" \([^)]*\)", "", text), maxsplit=1)[1]
+        return re.split(r",? or |, ", listed)
+
+    table = (ROOT / "docs" / "search.md").read_text(encoding="utf-8").partition("| `--strategy` |")[2]
+    told = re.findall(r"^\| `(\w+)`", table.partition("\n\n")[0], re.MULTILINE)
+    tuned = re.findall(r"strategy: what to try first: (.*?)\.", str(tilewright.tune.__doc__), re.DOTALL)[0]
+    assert [*STRATEGIES] == told == named(get_args(options.Strategy)[1].help, "first: ")
+    assert [*STRATEGIES] == re.findall(r'"(\w+)"', tuned)
+    assert sorted(NAMES) == sorted(named(get_args(study.Name)[1].help, "^"))
+    assert [*ORDERS] == named(get_args(report.By)[1].help, "worst: ")
+    assert [*ARCHITECTURES] == named(get_args(options.Arch)[1].help, "architecture, ", ";")
+    page = (ROOT / "docs" / "new_family.md").read_text(encoding="utf-8")
+    assert [*ARCHITECTURES] == named(page.replace(" and ", " or "), "its examples for ", ", runs")
+    everywhere = (options.OneLayout, options.Layout)
+    assert [named(get_args(one)[1].help, "own: ") for one in everywhere] == [[*LAYOUTS], [*LAYOUTS, "both"]]
 
 
 def test_what_plain_leaves_out_is_said_wherever_it_is_offered() -> None:

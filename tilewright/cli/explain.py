@@ -45,7 +45,7 @@ def explain(
     about = opened.asked(layer, dtype, layout, batch, config, family, deterministic)
     opened.some_images(about.problem, "explain")
     outputs.check({"--json": json_file})
-    options.one_of(arch, device)
+    options.either(arch, device)
     from tilewright.report.explanation import document, sections, tables
 
     subject = _here(about, device) if arch is None else _elsewhere(about, arch)

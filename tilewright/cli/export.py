@@ -48,7 +48,7 @@ def export(
     about = opened.asked(layer, dtype, layout, batch, config, family, deterministic)
     opened.some_images(about.problem, "export")
     folder = _folder(to)
-    options.one_of(arch, device)
+    options.either(arch, device)
     found = _for_device(about, device) if arch is None else _for_architecture(about, arch)
     from tilewright.export.files import files
 

@@ -5,11 +5,13 @@ Everything a user typed is checked before anything slow begins.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from tilewright.device import ARCHITECTURES
 from tilewright.errors import ProblemError, TilewrightError
 from tilewright.kernels import FAMILIES, pick
 from tilewright.problem import LAYOUTS, PRECISIONS, shapes
@@ -30,6 +32,12 @@ def file(name: str) -> Path:
 def file_option(name: str, told: str) -> Any:
     """Return an option that names a file."""
     return typer.Option(name, metavar="FILE", parser=file, help=told)
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return a choice in words: a, b or c."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}"
 
 
 Problems = Annotated[
@@ -68,7 +76,7 @@ Arch = Annotated[
     typer.Option(
         "--arch",
         metavar="ARCH",
-        help="In place of --device: a GPU of this architecture, sm_75, sm_80, sm_90 or sm_120; needs no GPU.",
+        help=f"In place of --device: a GPU of this architecture, {one_of(ARCHITECTURES)}; needs no GPU.",
     ),
 ]
 _DTYPES = ", ".join(PRECISIONS).replace("q8", "q8 (-i8+requant)")
@@ -79,13 +87,15 @@ Dtype = Annotated[
 Layout = Annotated[
     str | None,
     typer.Option(
-        "--layout", metavar="LAYOUT", help="Use this layout instead of the layer's own: nchw, nhwc or both."
+        "--layout",
+        metavar="LAYOUT",
+        help=f"Use this layout instead of the layer's own: {one_of((*LAYOUTS, 'both'))}.",
     ),
 ]
 OneLayout = Annotated[
     str | None,
     typer.Option(
-        "--layout", metavar="LAYOUT", help="Use this layout instead of the layer's own: nchw or nhwc."
+        "--layout", metavar="LAYOUT", help=f"Use this layout instead of the layer's own: {one_of(LAYOUTS)}."
     ),
 ]
 BudgetText = Annotated[
@@ -123,6 +133,7 @@ Strategy = Annotated[
     typer.Option(
         "--strategy",
         metavar="NAME",
+        # The names of STRATEGIES (a test compares): importing that takes too long for --help.
         help="Which configs to try first: model (fastest as predicted), local (neighbours of good ones), "
         "random, or all. Default: model.",
     ),
@@ -197,7 +208,7 @@ def layer(
     return found[0]
 
 
-def one_of(arch: str | None, device: str | None) -> None:
+def either(arch: str | None, device: str | None) -> None:
     """Refuse --arch beside --device.
 
     Raises:

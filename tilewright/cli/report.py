@@ -43,6 +43,7 @@ By = Annotated[
     typer.Option(
         "--by",
         metavar="KEY",
+        # The names of ORDERS (a test compares): importing that takes too long for --help.
         help="Order of --worst: floor (lowest share of the floor; the default), ratio (lowest, beside the "
         "fastest peer) or time (most microseconds above the floor).",
     ),

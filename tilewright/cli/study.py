@@ -33,6 +33,7 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
+        # The names of NAMES (a test compares): importing that takes too long for --help.
         help="toy-cnn (a fused layer, step by step), im2col-gemm (a matrix product, step by step), lenet "
         "(four steps), csg (the sum over C split at each level) or diannao (block shapes, counters).",
         show_default=False,
