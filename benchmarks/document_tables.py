@@ -11,7 +11,8 @@ What stands between one of these markers and ``<!-- end -->`` is made anew:
 - ``<!-- knobs: direct -->``: what each parameter of a family is worth, by ``benchmarks/knobs.json``, which
   ``knobs.py`` makes; of the family ``trials`` the trials that it is made from.
 
-The long tables, with every peer, go to ``TABLES.md`` beside the results files.
+The long tables, with every peer, go to ``TABLES.md`` beside the results files; those of a study's file to
+a page of its name.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from tilewright.errors import StoreError
 from tilewright.problem import Problem
 from tilewright.report.results import Results, load, mean_of_those
 from tilewright.report.results_table import ran_peers, results_table, short_table
+from tilewright.report.study import study_markdown
 from tilewright.report.table import NONE, Table, markdown, ratio_text, time_text
+from tilewright.studies.document import load as load_study
 
 _MARKED = re.compile(
     r"(<!-- (table|summary|headline|slower|knobs): ([a-z0-9_/.-]+(?:, [a-z0-9_/.-]+)*) -->\n)"
@@ -56,12 +59,14 @@ def with_tables(text: str, benchmarks: Path) -> str:
 
 
 def update(texts: Iterable[Path], benchmarks: Path) -> bool:
-    """Rewrite the tables of documents, and the long ones beside the results; say whether anything changed."""
+    """Rewrite the tables of documents, and those beside the results; say whether anything changed."""
     changed = False
     for document in texts:
         changed |= _rewrite(document, with_tables(document.read_text(encoding="utf-8"), benchmarks))
     for folder in sorted({path.parent for path in benchmarks.glob("*/*.json")}):
         changed |= _rewrite(folder / "TABLES.md", long_tables(sorted(folder.glob("*.json"))))
+    for study in sorted(benchmarks.glob("*/studies/*.json")):
+        changed |= _rewrite(study.with_suffix(".md"), study_markdown(load_study(study)))
     return changed
 
 

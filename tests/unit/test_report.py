@@ -24,6 +24,7 @@ from tilewright.errors import OutputError, StoreError
 from tilewright.report import gather, plot, plot_study, results
 from tilewright.report.gather import as_csv, of_document
 from tilewright.report.results_table import results_table, short_table
+from tilewright.report.study import study_markdown
 from tilewright.report.table import BEATS_NOTE, NOISY_NOTE, Table, as_text, bytes_text, markdown, time_text
 from tilewright.studies.document import StudyResult, load
 
@@ -557,3 +558,6 @@ def test_committed_tables_are_up_to_date() -> None:
         assert long == document_tables.long_tables(sorted(folder.glob("*.json"))), (
             "run: benchmarks/make_tables.py"
         )
+    for study in (ROOT / "benchmarks").glob("*/studies/*.json"):
+        page = study.with_suffix(".md").read_text(encoding="utf-8")
+        assert page == study_markdown(load(study)), "run: python benchmarks/make_tables.py"

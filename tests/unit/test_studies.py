@@ -131,6 +131,27 @@ def test_steps_without_figures_are_noted_by_reason() -> None:
     assert alone == ("left out of a quick run: these are the source's figures alone",)
 
 
+def test_a_table_says_what_its_steps_are_here() -> None:
+    steps_of = {"a": "one output a thread", "b": "one output a thread", "c, d": "tiles", "e": ""}
+    columns = (Column("layer", "layer"), Column("step", "step"))
+    rows: tuple[dict[str, Value], ...] = tuple(
+        {"layer": layer, "step": step, "what": what} for layer in "LM" for step, what in steps_of.items()
+    )
+    shown = part_table(PartResult("t", "ladder", "As there.", columns, rows))
+    assert shown.notes == ("'a'; 'b' here: one output a thread", "'c, d' here: tiles", "As there.")
+    table_2 = study_run.study("toy-cnn").parts[0]
+    assert isinstance(table_2, Steps) and all(step.what for step in table_2.steps)
+
+
+@pytest.mark.parametrize("text", [("Text.\n", "Text."), ("", "")])
+def test_a_cpu_is_told_of_where_steps_are_made_for_a_gpu(text: tuple[str, str], runtime: Runtime) -> None:
+    given, note = text
+    naive = (Step("naive", config=NAIVE), Step("tile", config=NAIVE.replace("step=0", "step=1")))
+    for chosen, told in ((naive, steps.ON_A_CPU), (naive[:1], "")):
+        *_, found = study_run.run_part(Steps("t", (SMALL,), chosen, note=note), lab(runtime))
+        assert found.note == (given + told if told else note)
+
+
 def test_names_with_commas_are_told_apart() -> None:
     rows: tuple[dict[str, Value], ...] = tuple(
         {"layer": "L", "step": step, "reason": "no peer"} for step in ("cuDNN, GEMM only", "cuDNN")
@@ -547,4 +568,4 @@ def test_an_untuned_step_of_a_results_file_is_named() -> None:
     noted = {"A": "untuned: the model's choice", "B": "", "C": "the model's choice", "D": "tool: untuned way"}
     rows = tuple({"layer": "L", "step": step, "time_us": 9.0, "note": note} for step, note in noted.items())
     shown = part_table(PartResult("t", "ladder", "", columns, rows))
-    assert shown.notes == ("untuned, the model's choice: L A",)
+    assert shown.notes == ("untuned, the model's choice: L A; --budget 20s tunes these first",)

@@ -222,7 +222,7 @@ def test_a_chart_was_once_called_a_kind(tmp_path: Path) -> None:
 def test_a_study_of_several_days_says_so() -> None:
     found = load(SAMPLE)
     assert f", {found.date[:10]}, quick" in heading(found)
-    assert f", {found.date[:10]}); published: " in heading(replace(found, quick=False))
+    assert f", {found.date[:10]}); published figures: " in heading(replace(found, quick=False))
     later = replace(found.parts[0], date="2027-02-03T04:05:06+00:00")
     found = replace(found, parts=(later, *found.parts[1:]))
     assert f", {found.date[:10]} to 2027-02-03, quick" in heading(found)

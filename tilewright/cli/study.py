@@ -94,6 +94,7 @@ def study(
         children = WorkerPool()
         lab = _lab(runtime, store, quick, limit, children)
         earlier = study_run.earlier_result(kept.source, found, lab) if kept.source else None
+        remark(f"{found.title}; source: {found.source}")
         so_far = study_run.StudyRun(found, wanted, earlier)
         opened.calibrate_once(runtime)
         if so_far.before:

@@ -27,6 +27,7 @@ from tilewright.studies.study import Column, PartResult, Value
 
 _BAR = 24  # characters of the longest bar
 _MOST_NAMED = 6
+_TO_TUNE = "; --budget 20s tunes these first"
 _FIRST = ("layer", "step", "strategy", "activity")  # columns that share the first one
 
 
@@ -71,8 +72,8 @@ def _named(row: Mapping[str, Value], width: int) -> str:
 
 
 def notes(part: PartResult) -> list[str]:
-    """Return the notes: the part's own, and why steps have no time."""
-    found = part.note.splitlines()
+    """Return the notes: what the steps are here, the part's own, and why steps have no time."""
+    found = _what_ran(part) + part.note.splitlines()
     found += noisy_notes((_noisy(row), _stolen(row)) for row in part.rows)
     found += [BEATS_NOTE] if any(map(_beats_floor, part.rows)) else []
     found += [f"not measured yet: {_some(list(part.left))}"] if part.left else []
@@ -83,8 +84,17 @@ def notes(part: PartResult) -> list[str]:
             reasons.setdefault(why, []).append(" ".join(_named(row, 0).split()))
     for basis in GUESSED:
         untuned = [" ".join(_named(row, 0).split()) for row in part.rows if row.get("note") == basis]
-        found += [f"{basis.replace(':', ',')}: {_some(untuned)}"] if untuned else []
+        found += [f"{basis.replace(':', ',')}: {_some(untuned)}{_TO_TUNE}"] if untuned else []
     return found + [f"no time for {_some(names)}: {why}" for why, names in reasons.items()]
+
+
+def _what_ran(part: PartResult) -> list[str]:
+    """Say what each step is here; once for all steps of which the same is said."""
+    named: dict[Value, dict[str, None]] = {}
+    for row in part.rows:
+        if row.get("what"):
+            named.setdefault(row["what"], {})[f"'{row['step']}'"] = None
+    return [f"{_some(list(names))} here: {what}" for what, names in named.items()]
 
 
 def _noisy(row: Mapping[str, Value]) -> bool:
@@ -138,7 +148,7 @@ def duration(us: float) -> str:
 
 def heading(result: StudyResult) -> str:
     """Return one line: the study, the device, the dates, and the device of the published figures."""
-    return f"{result.title} ({origin(result)}); published: {result.published_on}"
+    return f"{result.title} ({origin(result)}); published figures: {result.published_on}"
 
 
 def origin(result: StudyResult) -> str:

@@ -12,9 +12,12 @@ CONV1 = StudyLayer("CONV1", "n1c64h224w224k64r3s3p1-f32", quick="n1c16h28w28k16r
 CONV2 = StudyLayer("CONV2", "n1c512h14w14k512r3s3p1-f32", quick="n1c32h14w14k32r3s3p1-f32")
 CLASS1 = StudyLayer("CLASS1", "n1c25088h1w1k4096r1s1-f32", quick="n1c1024h1w1k256r1s1-f32")
 CLASS2 = StudyLayer("CLASS2", "n1c4096h1w1k1024r1s1-f32", quick="n1c512h1w1k128r1s1-f32")
-LED_TO = "Of each step the best config of gemv that the model's order leads to."
+LED_TO = (
+    "Of each step the four configs of gemv that the model ranks first are timed (in a quick run one); the "
+    "fastest counts."
+)
 COPIED = "The source's column '32 shared' of CLASS1 repeats that of CLASS2."
-F16 = "'32x32 f16' is not this kernel, which has no f16, but direct: its speed-up is not that of f16."
+F16 = "textbook has no f16, so direct runs '32x32 f16': its speed-up is that of another kernel, not of f16."
 NOTES = {"conv1": (F16,), "conv2": (F16,), "class1": (LED_TO, COPIED), "class2": (LED_TO,)}
 
 # Appendix: whole runs in ms, by (layer, shared memory or not) and dtype: those of 8x8, 16x16, 32x32 blocks.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tilewright.errors import TilewrightError, count
 from tilewright.floor import floor_us
@@ -16,6 +17,10 @@ from tilewright.studies.study import Column, PartResult, Step, Steps, StudyLayer
 
 Row = dict[str, Value]
 SUM = "sum"
+ON_A_CPU = (
+    "On a CPU a core runs the threads of a block one after the other: what a step gains on a GPU, it may "
+    "lose here. Times of an H100 are in benchmarks/h100/studies."
+)
 
 COLUMNS = (
     Column("layer", "layer"), Column("step", "step"), Column("time_us", "time", "us"),
@@ -32,6 +37,8 @@ MODEL_COLUMNS = (
 def run_steps(part: Steps, lab: Lab, before: PartResult | None) -> Iterator[PartResult]:
     """Measure every step on every layer, continuing ``before``; yield the results after each layer."""
     rows: list[Row] = [dict(row) for row in before.rows] if before else []
+    if not lab.runtime.device.is_gpu and sum(bool(step.config) for step in part.steps) > 1:
+        part = replace(part, note=f"{part.note}\n{ON_A_CPU}".strip())
     for layer, left in to_do(part.layers, lab.quick, before):
         rows += _on_layer(part, layer, lab)
         yield _result(part, rows, left)

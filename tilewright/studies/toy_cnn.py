@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.kernels.named import NAMED
 from tilewright.studies.study import Step, Steps, Study, StudyLayer
 
 TOY = StudyLayer(
@@ -43,11 +44,14 @@ STUDY = Study(
         Steps(
             "Table 2: step by step", (TOY,),
             tuple(
-                Step(name, config=config, published={"": (time, f"{rate} GFLOP/s")})
+                Step(
+                    name, NAMED[config].doc.partition(": ")[2], config=config,
+                    published={"": (time, f"{rate} GFLOP/s")},
+                )
                 for name, config, time, rate in TABLE_2
             )
             + NOW,
-            note="GFLOP/s counts the convolution alone, as the source does.",
+            note="GFLOP/s counts the convolution alone, as in the source.",
         ),
         Steps(
             "Tables 1 and 3: the shape of a block", (TOY,),
@@ -59,7 +63,8 @@ STUDY = Study(
                 for block, grid, time, rate in TABLE_3
             ),
             chart="sweep",
-            note="The grid is the source's; here it follows from the block: so rows of one are one kernel.",
+            note="The grid is the source's. Here it follows from the block, so rows with the same block are "
+            "the same kernel.",
         ),
     ),
 )  # fmt: skip
