@@ -171,6 +171,9 @@ def test_a_named_config_runs_and_is_explained(
         ["transpose", "textbook_gemm"] if "gemm" in name else ["textbook"]
     )
     assert (told["pool"] == {}) == ("gemm" in name)
+    assert main(["profile", layer, *given]) == 0
+    limits = json.loads(capsys.readouterr().out)["kernels"][0]["limiter"]
+    assert told["model_sees"]["limiter"] == limits and "% of the predicted time" in limits
 
 
 def test_run_says_when_its_check_takes_long(

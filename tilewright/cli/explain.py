@@ -35,9 +35,9 @@ def explain(
     """Show what the model predicts for a kernel, and why it won.
 
     Shown are flops, bytes and floor; launches and workspace; how a pool is computed, and what the other way
-    would cost; intensities, occupancy and waves; each term of the predicted time; predicted against measured
-    time; and the runner-up, or beside a --config the fastest other one, with whether the difference is
-    within noise.
+    would cost; intensities, occupancy, waves and what limits the kernel; each term of the predicted time;
+    predicted against measured time; and the runner-up, or beside a --config the fastest other one, with
+    whether the difference is within noise.
 
     With --arch no GPU is needed: winners are those that ship with the package. Beside each rate is
     said where it comes from: a datasheet, a calibration, a measurement on such a device, or a guess.
@@ -88,6 +88,7 @@ def _allowed(history: Sequence[Record], request: Request) -> list[Record]:
 def _subject(
     problem: Problem, device: Device, config: Config, why: Provenance, history: Sequence[Record]
 ) -> Subject:
+    from tilewright.profiling.modelled import modelled
     from tilewright.report.explanation import Subject
     from tilewright.search.experience import shipped
     from tilewright.search.model import estimate
@@ -102,6 +103,7 @@ def _subject(
         family=chosen,
         config=config,
         estimate=predicted,
+        limiter=modelled(chosen, problem, device, config, "").kernels[0].limiter if predicted else "",
         expected_us=bias.expected_us([config])[0] if bias and bias.learnt else None,
         note=why.told(problem),
         history=history,

@@ -23,6 +23,7 @@ class Subject:
 
     Attributes:
         estimate: the model's prediction; None for a family that it does not know.
+        limiter: what takes longest by the model, as text; empty: unknown.
         expected_us: its total as trials on such a device correct it, which a search goes by; None: there are
             none.
         note: why this config: "the stored winner", "the model's choice", "named by --config".
@@ -45,6 +46,7 @@ class Subject:
     options: str = ""
     elsewhere: bool = False
     expected_us: float | None = None
+    limiter: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def sections(subject: Subject) -> list[Section]:
         ("launches", _launches(subject)),
         ("pool", _pool(subject)),
         ("device", _limits(subject.device, subject.problem.precision)),
-        ("model_sees", dict(subject.estimate.facts) if subject.estimate else {}),
+        ("model_sees", _seen(subject)),
         ("predicted_terms_us", _terms(subject.estimate)),
         ("predicted_against_measured", _measured(subject)),
         ("other" if subject.named else "runner_up", _second(subject)),
@@ -202,6 +204,13 @@ def _limits(device: Device, precision: str) -> Facts:
         },
         "rates_from": Shown({name.rpartition("_")[0]: source for name, (_, source) in found.items()}),
     }
+
+
+def _seen(subject: Subject) -> Facts:
+    """The facts that the model goes by, and what limits the kernel by them."""
+    if subject.estimate is None:
+        return {}
+    return {**subject.estimate.facts, **({"limiter": subject.limiter} if subject.limiter else {})}
 
 
 def _terms(estimate: Estimate | None) -> Facts:
