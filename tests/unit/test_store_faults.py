@@ -387,7 +387,7 @@ def test_a_linked_folder_is_refused(tmp_path: Path) -> None:
         Store(tmp_path / "link" / "records.sqlite")
 
 
-@pytest.mark.parametrize("tail", ["", "-journal"])
+@pytest.mark.parametrize("tail", ["", "-journal", "-wal", "-shm"])
 @pytest.mark.parametrize("kind", ["link", "dangling", "folder", "pipe"])
 def test_a_file_that_is_none_is_refused(path: Path, kind: str, tail: str) -> None:
     part = path.with_name(path.name + tail)
@@ -482,6 +482,26 @@ def test_another_users_file_is_refused(path: Path) -> None:
     os.chown(path, 12345, 12345)
     with pytest.raises(StoreError, match="belongs to user 12345"):
         Store(path)
+
+
+def test_records_that_another_user_wrote_beside_a_store_are_not_read(path: Path) -> None:
+    """SQLite takes what a write-ahead log holds for the database's content, even if that has none itself."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    path.parent.chmod(0o1777)
+    box = Store(path)
+    box.add(record())
+    theirs, log = path.with_name("theirs"), path.with_name(path.name + "-wal")
+    theirs.write_bytes(path.read_bytes())
+    with closing(sqlite3.connect(theirs, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("DELETE FROM records")
+        log.write_bytes(theirs.with_name("theirs-wal").read_bytes())
+    os.chown(log, 12345, 12345)
+    with pytest.raises(StoreError, match="-wal: belongs to user 12345, not to you; name another"):
+        box.records()
+    log.unlink()
+    assert len(box.records()) == 1
 
 
 def test_a_folder_that_cannot_be_made_is_explained(tmp_path: Path) -> None:

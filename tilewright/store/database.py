@@ -18,6 +18,7 @@ from tilewright.runtime.cache_folder import secure_folder
 
 T = TypeVar("T")
 _OWN_FOLDER = "set TILEWRIGHT_CACHE to a folder of your own"
+_PARTS = "-journal", "-wal", "-shm", ""  # of a store: SQLite reads each that is there
 _MAGIC = b"SQLite format 3\0"  # what each of its files begins with
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
@@ -86,7 +87,7 @@ class Database:
         return tuple(sorted(p.name for p in self.path.parent.glob(self.path.name + ".corrupt-*")))
 
     def _connect(self) -> sqlite3.Connection:
-        for tail in ("", "-journal"):
+        for tail in _PARTS:
             regular_file(self._part(tail), self.own)
         if not self.path.exists():
             self._secure_folder()  # which somebody may have removed
@@ -134,7 +135,7 @@ class Database:
         with locked(self._part(".lock")):
             if self._is_sound():
                 return
-            for tail in ("-journal", "-wal", "-shm", ""):
+            for tail in _PARTS:
                 if self._part(tail).exists():
                     self._part(tail).replace(self._part(mark + tail))
         warn_once(
@@ -211,11 +212,11 @@ def regular_file(path: Path, own: bool) -> None:
         return
     except OSError as error:
         raise StoreError(f"store {path}: cannot be used ({error.strerror or error})") from None
+    fix = f"remove it, or {_OWN_FOLDER}" if own else "name another"
     if not stat.S_ISREG(facts.st_mode):
-        fix = f"remove it, or {_OWN_FOLDER}" if own else "name another"
         raise StoreError(f"store {path}: is a symbolic link or no plain file; {fix}")
     if hasattr(os, "getuid") and facts.st_uid != os.getuid():
-        raise StoreError(f"store {path}: belongs to user {facts.st_uid}, not to you; remove it")
+        raise StoreError(f"store {path}: belongs to user {facts.st_uid}, not to you; {fix}")
 
 
 def _is_foreign(path: Path, ours: set[str]) -> bool:
