@@ -254,6 +254,16 @@ def test_a_cache_of_pocl_that_is_no_folder_is_an_error(monkeypatch: pytest.Monke
         opencl_linker.require()
 
 
+def test_linking_is_tried_with_no_module_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies there, in a folder of downloads say, may be anybody's."""
+    (tmp_path / "pyopencl.py").write_text("open('taken', 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    opencl_linker.link()
+    assert not (tmp_path / "taken").exists()
+
+
 def test_where_the_linker_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A linker alone does not do: slim containers have neither, or lack libc6-dev."""
     (tmp_path / "ld").write_text("")

@@ -87,7 +87,7 @@ def _trial() -> str:
     """Return why a kernel cannot be linked; empty if it can, or if that is unknown."""
     if not sys.executable:  # embedded in another program
         return ""
-    command = [sys.executable, "-W", "ignore", "-c", _TRIAL]
+    command = [sys.executable, "-P", "-W", "ignore", "-c", _TRIAL]  # -P: nothing from the current folder
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TRIAL_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
