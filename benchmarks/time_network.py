@@ -32,9 +32,13 @@ from torch import nn  # noqa: E402
 
 import tilewright as tw  # noqa: E402
 
-KINDS = ("f32-nchw-1", "f32-nhwc-1", "f16-nchw-1", "f16-nhwc-1", "f16-nhwc-8")  # the first on a CPU
+KINDS = (  # the first on a CPU
+    "f32-nchw-1", "f32-nhwc-1", "tf32-nchw-1", "tf32-nhwc-1", "accurate-nhwc-1", "f16-nchw-1", "f16-nhwc-1",
+    "f16-nhwc-8",
+)  # fmt: skip
 WAYS = {"cuda": ("eager", "graph", "compiled_graph"), "cpu": ("eager", "compiled")}
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+MATHS = ("tf32", "accurate")  # of float32; PyTorch has the first
 ROUNDS = 100
 
 
@@ -148,13 +152,19 @@ def onnxruntime_us(network: nn.Sequential, x: torch.Tensor) -> float | None:
     return host_us(lambda: session.run(None, given))
 
 
+def allow_tf32(yes: bool) -> None:
+    """Let PyTorch round factors of float32 to 11 bits, or not."""
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = yes
+
+
 def time_kind(kind: str, budget: str, device: str) -> dict[str, object]:
-    """Return the times of one dtype, layout and batch, and how far the two answers are apart."""
-    dtype, layout, batch = kind.split("-")
+    """Return the times of one dtype or math, layout and batch, and how far ours is from the strict answer."""
+    word, layout, batch = kind.split("-")
+    dtype, math = (torch.float32, word) if word in MATHS else (DTYPES[word], "strict")
     order = torch.channels_last if layout == "nhwc" else torch.contiguous_format
     torch.manual_seed(0)
-    network = resnet50().to(device).eval().to(DTYPES[dtype], memory_format=order)
-    x = torch.randn(int(batch), 3, 224, 224, device=device).to(DTYPES[dtype], memory_format=order)
+    network = resnet50().to(device).eval().to(dtype, memory_format=order)
+    x = torch.randn(int(batch), 3, 224, 224, device=device).to(dtype, memory_format=order)
     want, pytorch = network(x), ways(network, x)
     LAYERS.clear()
     ours = fuse(network, x)  # with ReLUs, shortcuts and the pool in the convolutions' plans
@@ -168,13 +178,13 @@ def time_kind(kind: str, budget: str, device: str) -> dict[str, object]:
 def main() -> None:
     """Print a line for each kind, and write them to a file if one is named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kinds", nargs="*", help=f"dtype-layout-batch; none: {KINDS}, on a CPU the first")
+    kinds = ", ".join(KINDS)
+    parser.add_argument("kinds", nargs="*", help=f"dtype-layout-batch; none: {kinds}; on a CPU the first")
     parser.add_argument("--device", choices=WAYS, help="where; none: on a GPU if there is one")
     parser.add_argument("--budget", default="", help="to tune each layer first; none: as they come")
     parser.add_argument("--json", type=Path, help="a file for the results")
     given = parser.parse_args()
     torch.backends.cudnn.benchmark = True
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     device = given.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cpu":
         torch.set_num_threads(len(os.sched_getaffinity(0)))
@@ -183,7 +193,7 @@ def main() -> None:
     about, rows = {"device": name, "pytorch": torch.__version__}, []
     print(f"ResNet-50 on {name}, PyTorch {torch.__version__}; times in us")
     heads = [f"{who}: {way}" for who in ("PyTorch", "ours") for way in WAYS[device]]
-    print(" " * 12 + "".join(f"{head:>{len(head) + 3}}" for head in heads))
+    print(" " * 16 + "".join(f"{head:>{len(head) + 3}}" for head in heads))
     with torch.no_grad():
         for kind in given.kinds or (KINDS if device == "cuda" else KINDS[:1]):
             row = time_kind(kind, given.budget, device)
@@ -192,7 +202,7 @@ def main() -> None:
                 f"{us:{len(head) + 3}.0f}" for us, head in zip((*theirs, *ours), heads, strict=True)
             )
             onnx = f"   ONNX Runtime {row['onnxruntime_us']:.0f}" if row.get("onnxruntime_us") else ""
-            print(f"{kind:12}{line}{onnx}   answers {row['apart']:.1e} apart", flush=True)
+            print(f"{kind:16}{line}{onnx}   answers {row['apart']:.1e} apart", flush=True)
             rows.append(row)
             if given.json:
                 given.json.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n", encoding="utf-8")

@@ -31,21 +31,24 @@ MODULES = {  # what functions and methods of tensors do, as modules
 }  # fmt: skip
 
 
-def fuse(network, x):
-    """Return a copy of a network, in eval mode, traced and fused; x: an input, by which shapes are found."""
+def fuse(network, x, math="strict"):
+    """Return a copy of a network, in eval mode, traced and fused.
+
+    x: an input, by which shapes are found; math: how float32 is multiplied, as by ``tw.conv2d``.
+    """
     traced = torch.fx.symbolic_trace(copy.deepcopy(network).eval())
     ShapeProp(traced).propagate(x)
     modules = dict(traced.named_modules())
     for node in list(traced.graph.nodes):
         one = modules.get(node.target) if node.op == "call_module" else None
         if is_plain(one) and not has_hooks(one) and len(node.args) == 1:
-            replace(traced, node, one, modules)
+            replace(traced, node, one, modules, math)
     traced.delete_all_unused_submodules()
     traced.recompile()
     return traced
 
 
-def replace(traced, first, conv, modules):
+def replace(traced, first, conv, modules, math):
     """Put a Layer in place of a convolution and the nodes behind it that it can do."""
     chain, given, epilogue = [first], [first.args[0]], {}
     while (node := only_user(chain[-1])) is not None and not is_written_between(chain, node, modules):
@@ -61,7 +64,7 @@ def replace(traced, first, conv, modules):
             break
         chain.append(node)
     name = f"tilewright_{len(LAYERS)}"
-    traced.add_submodule(name, Layer(conv, **epilogue))
+    traced.add_submodule(name, Layer(conv, math, **epilogue))
     with traced.graph.inserting_before(chain[-1]):  # where a residual is there
         layer = traced.graph.call_module(name, tuple(given))
     layer.meta = chain[-1].meta

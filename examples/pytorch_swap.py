@@ -45,25 +45,27 @@ def shaped(x, z, layer):
 class Layer(torch.nn.Module):
     """pool(act(conv(x) + z)) as one plan: made, and its filter packed, once for each kind of input."""
 
-    def __init__(self, conv, **epilogue):
+    def __init__(self, conv, math="strict", **epilogue):
         """Take the place of ``conv``, whose weights stay what they are, and of what is done to its output.
 
-        That is said by fields of tilewright's Epilogue: act, its low and high, and pool.
+        That is said by fields of tilewright's Epilogue: act, its low and high, and pool. ``math`` is how
+        float32 is multiplied, as by ``tw.conv2d``.
         """
         super().__init__()
         object.__setattr__(self, "conv", conv.requires_grad_(False))  # no part of its own: weights keep names
-        self._parameters, self.epilogue = conv._parameters, epilogue
+        self._parameters, self.math, self.epilogue = conv._parameters, math, epilogue
         self.place, self.planned, self.packed_of = len(LAYERS), {}, None
         LAYERS.append(self)
 
     def __reduce__(self):
         """Have copies, and what was saved, plan and pack again: their weights may be others."""
-        return partial(Layer, **self.epilogue), (self.conv,)
+        return partial(Layer, math=self.math, **self.epilogue), (self.conv,)
 
     def problem(self, x, z=None):
         """Return it as a Problem, for x of shape (N, C, H, W)."""
         one, beta = problem(self.conv, x), 0.0 if z is None else 1.0
-        return replace(one, epilogue=replace(one.epilogue, beta=beta, **self.epilogue))
+        math = self.math if one.dtype == "f32" else "strict"
+        return replace(one, math=math, epilogue=replace(one.epilogue, beta=beta, **self.epilogue))
 
     def forward(self, x, z=None):
         """Return the output, in the layout of x; z: a residual of the convolution's shape, in its layout."""
@@ -90,21 +92,21 @@ class Layer(torch.nn.Module):
             self.packed_of = weight, weight.detach(), count
 
 
-def swap(network):
+def swap(network, math="strict"):
     """Return a network with a Layer in place of each plain Conv2d without hooks, and of what is behind it."""
     last, in_order = None, getattr(network.forward, "__func__", None) is torch.nn.Sequential.forward
     for name, one in list(network._modules.items()):  # named_children leaves out what is there twice
         if one is None or isinstance(one, Layer):  # a part that is in two places was swapped before
             last = None
         elif is_plain(one) and not has_hooks(one):
-            last = Layer(one)
+            last = Layer(one, math)
             setattr(network, name, last)
         elif last and in_order and (found := step_of(one, last.epilogue)):
             last.epilogue |= found
             setattr(network, name, torch.nn.Identity())
         else:
             last = None
-            swap(one)
+            swap(one, math)
     return network
 
 

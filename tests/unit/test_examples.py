@@ -220,6 +220,31 @@ def test_a_copy_of_a_swapped_network_has_weights_of_its_own(monkeypatch: pytest.
         assert torch.allclose(ours(x), want, atol=1e-4)
 
 
+def test_a_swapped_network_multiplies_float32_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So does a copy; layers of another dtype have no choice."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from pytorch_fuse import fuse
+    from pytorch_swap import swap
+
+    def network() -> Any:
+        torch.manual_seed(0)
+        inner = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3), torch.nn.ReLU())
+        return torch.nn.Sequential(inner, torch.nn.Conv2d(8, 4, 1))
+
+    def maths(ours: Any, x: Any) -> list[str]:
+        ours(x)
+        layers = [one for one in ours.modules() if hasattr(one, "planned")]
+        return [plan.problem.math for one in layers for plan, _ in one.planned.values()]
+
+    x = torch.randn(1, 8, 6, 6)
+    with torch.no_grad():
+        assert maths(swap(network()), x) == ["strict"] * 2
+        assert maths(copy.deepcopy(swap(network(), "tf32")), x) == ["tf32"] * 2
+        assert maths(fuse(network(), x, math="accurate"), x) == ["accurate"] * 2
+        assert maths(swap(network().half(), "tf32"), x.half()) == ["strict"] * 2
+
+
 def test_a_swapped_network_notices_new_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
