@@ -152,6 +152,20 @@ def test_a_cpu_is_told_of_where_steps_are_made_for_a_gpu(text: tuple[str, str], 
         assert found.note == (given + told if told else note)
 
 
+def test_a_table_names_its_peers() -> None:
+    columns = (Column("layer", "layer"), Column("step", "step"))
+    rows: tuple[dict[str, Value], ...] = tuple(
+        {"layer": layer, "step": step, "config": config, "note": note, "time_us": 9.0}
+        for layer, step, config, note in (
+            ("L", "fastest peer", "", "cudnn: engine 1"), ("L", "cuDNN", "", "cudnn: engine 1"),
+            ("M", "fastest peer", "", "pytorch: nchw"), ("N", "fastest peer", "", "cudnn: engine 2"),
+            ("L", "direct", "direct:a=1", "shipped: verified here"),
+        )
+    )  # fmt: skip
+    shown = part_table(PartResult("t", "ladder", "", columns, rows))
+    assert shown.notes == ("by cudnn: L fastest peer; N fastest peer", "by pytorch: M fastest peer")
+
+
 def test_names_with_commas_are_told_apart() -> None:
     rows: tuple[dict[str, Value], ...] = tuple(
         {"layer": "L", "step": step, "reason": "no peer"} for step in ("cuDNN, GEMM only", "cuDNN")

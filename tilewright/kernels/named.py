@@ -51,7 +51,7 @@ def _named() -> Iterator[Named]:
     naive = "all from global memory"
     apart = "tiles in shared memory; neighbouring threads read addresses far apart"
     turned = "tiles in shared memory; a first launch transposes the filter: neighbours read neighbours"
-    const = "const helpers: the same kernel as V2 here, where the compiler knows every size"
+    const = "const helpers: the same kernel as V2, since the compiler knows every size here"
     yield Named("toy:no-tiling", f"Table 2, baseline: {naive}, pool and epilogue fused", NAIVE)
     yield Named("toy:shared-tile", "Table 2, V1: the inputs under a block in shared memory", TILE)
     yield Named("toy:pool-unrolled", "Table 2, V2: all sums of a pool's window at once", TILE, pool=UNROLLED)

@@ -73,7 +73,7 @@ def _named(row: Mapping[str, Value], width: int) -> str:
 
 def notes(part: PartResult) -> list[str]:
     """Return the notes: what the steps are here, the part's own, and why steps have no time."""
-    found = _what_ran(part) + part.note.splitlines()
+    found = _what_ran(part) + part.note.splitlines() + _peers(part)
     found += noisy_notes((_noisy(row), _stolen(row)) for row in part.rows)
     found += [BEATS_NOTE] if any(map(_beats_floor, part.rows)) else []
     found += [f"not measured yet: {_some(list(part.left))}"] if part.left else []
@@ -95,6 +95,16 @@ def _what_ran(part: PartResult) -> list[str]:
         if row.get("what"):
             named.setdefault(row["what"], {})[f"'{row['step']}'"] = None
     return [f"{_some(list(names))} here: {what}" for what, names in named.items()]
+
+
+def _peers(part: PartResult) -> list[str]:
+    """Say which peer a step without a config is, where its name does not."""
+    found: dict[str, list[str]] = {}
+    for row in part.rows:
+        peer, colon, _ = str(row.get("note") or "").partition(": ")
+        if colon and row.get("config") == "" and peer not in str(row["step"]).lower():
+            found.setdefault(peer, []).append(" ".join(_named(row, 0).split()))
+    return [f"by {peer}: {_some(names)}" for peer, names in found.items()]
 
 
 def _noisy(row: Mapping[str, Value]) -> bool:

@@ -45,7 +45,7 @@ STUDY = Study(
             "Table 2: step by step", (TOY,),
             tuple(
                 Step(
-                    name, NAMED[config].doc.partition(": ")[2], config=config,
+                    name, NAMED[config].doc.rpartition(": ")[2], config=config,
                     published={"": (time, f"{rate} GFLOP/s")},
                 )
                 for name, config, time, rate in TABLE_2
