@@ -322,6 +322,17 @@ def test_a_run_without_a_check_would_be_seen(change: dict[str, object], why: str
         checked_rows(part, replace(found, rows=({**row, **change},)))
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_study_names_its_source_and_warns_of_full_sizes_on_a_cpu(
+    quick: bool, runtime: Runtime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = ["study", "im2col-gemm", "--device", "cpu", "--part", "5"]  # which takes no time
+    assert main([*memory, *["--quick"] * quick]) == 0
+    said, study = capsys.readouterr().err, study_run.study("im2col-gemm")
+    assert said.startswith(f"{study.title}; source: {study.source}\n")
+    assert ("may take hours on a CPU: --quick" in said) != quick
+
+
 @pytest.mark.long
 def test_a_study_from_end_to_end(
     runtime: Runtime, tmp_path: Path, capsys: pytest.CaptureFixture[str]

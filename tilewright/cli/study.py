@@ -95,6 +95,8 @@ def study(
         lab = _lab(runtime, store, quick, limit, children)
         earlier = study_run.earlier_result(kept.source, found, lab) if kept.source else None
         remark(f"{found.title}; source: {found.source}")
+        if not (quick or runtime.device.is_gpu):
+            remark("layers of these sizes may take hours on a CPU: --quick takes smaller ones")
         so_far = study_run.StudyRun(found, wanted, earlier)
         opened.calibrate_once(runtime)
         if so_far.before:
