@@ -16,7 +16,8 @@
 
 BOUNDED_KERNEL(sketch, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL in_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
- const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y) {
+ const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y) {
+    const Epilogue ep = {bias, z, y};
     // block, thread: the first output of the tile, and the input under this thread's first tap
     const Place at = find_place(GROUP(0));
     const int q = THREAD(0), h0 = at.p0 * STR_H - PAD_T, w0 = (at.q0 + q) * STR_W - PAD_L;
@@ -40,5 +41,5 @@ BOUNDED_KERNEL(sketch, THREADS, MIN_BLOCKS)
             }
 
     // epilogue: what lies outside the image is not stored
-    UNROLL for (int k = 0; k < TK; k++) finish(y, bias, z, at, k, 0, q, sum[k]);
+    UNROLL for (int k = 0; k < TK; k++) finish(ep, at, k, 0, q, sum[k]);
 }

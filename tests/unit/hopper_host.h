@@ -42,14 +42,14 @@ void spoil(shared_t to, int bytes) { std::fill_n(&holds[block_of(to)][place_of(t
 #define LAST 3
 typedef long offset_t;
 typedef float acc_t;
-typedef unsigned char y_t, out_t;
+typedef unsigned char out_t, done_t;
 typedef struct { unsigned char bytes[BYTES]; } x_t;
 typedef struct { int group, tile, sc, sg; } Place;
-#define epilogue(sum, bias, k, z, at) (sum)
-#define y_of(sum) ((y_t)(sum))
+typedef struct { const out_t *bias, *z; done_t *y; } Epilogue;
+#define epilogue(sum, ep, k, to) (sum)
+#define narrowed(sum) ((out_t)(sum))
 #define store_run(...)
-#define done_t y_t
-#define DONE_OF(sum, k) y_of(sum)
+#define done_of(sum, ep, k) narrowed(sum)
 #define SCALE_PARAMETER
 #define SCALE_ARGUMENT
 static void read_two(int v[2], shared_t, int) { v[0] = v[1] = -1; }

@@ -70,7 +70,7 @@ static void check_step(int w_slot, int x_slot, int r, int s) {
           step);
 }
 
-static void hopper(const x_t *, const unsigned char *, const out_t *, const out_t *, y_t *, acc_t *, unsigned *);
+static void hopper(const x_t *, const unsigned char *, const out_t *, const out_t *, done_t *, acc_t *, unsigned *);
 void run_kernel() { hopper(IMAGE, FILTERS, 0, 0, 0, 0, 0); }
 
 int main(int count, char **given) {

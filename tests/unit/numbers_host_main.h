@@ -13,9 +13,10 @@ int main(int count, char **given) {
     static out_t right[N * K * PIXELS_OUT];
     const double often[] = {AT_ONCE, 0.3, AT_LAST};
     draw(image), draw(filter), draw(bias), draw(added);
+    const Epilogue ep = {bias, added, 0};
     for (int i = 0; i < N * K * PIXELS_OUT; i++) {
         const int k = i / PIXELS_OUT % K;
-        right[i] = narrowed(before_pool(right_sum(i / PIXELS_OUT / K, k, i % PIXELS_OUT), bias, k, added, i));
+        right[i] = narrowed(before_pool(right_sum(i / PIXELS_OUT / K, k, i % PIXELS_OUT), ep, k, i));
     }
     ready();
     for (int seed = 0; seed < atoi(given[1]); seed++) {

@@ -21,7 +21,13 @@ struct Output {
         return *this;
     }
 };
+struct Given {  // an Epilogue that stores these
+    const out_t *bias, *z;
+    Output *y;
+    operator Epilogue() const { return {bias, z, (out_t *)y}; }
+};
 #define done_t Output
+#define Epilogue Given
 static void store_bulk(done_t *to, shared_t from, int bytes) {
     const bool known = within(to, bytes, outputs);
     CHECK(known && is_whole(to, from, bytes), "a store of %d bytes from %d", bytes, place_of(from));

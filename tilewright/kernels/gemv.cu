@@ -93,7 +93,7 @@ INLINE void add_pieces(vec acc[ROWS][IMAGES], const GLOBAL in_t *w, const GLOBAL
 
 #if COMBINE == ATOMIC
 // Put zeros where the shares of the rows will be added (tile.h).
-INLINE void zero_outputs(GLOBAL y_t *y, GLOBAL unsigned *arrived, Place at) {
+INLINE void zero_outputs(GLOBAL done_t *y, GLOBAL unsigned *arrived, Place at) {
     if (!ZEROES_TILE(at)) return;
     for (int e = THREAD(0); e < KB * IMAGES; e += THREADS) {
         int k = at.k0 + e % KB, n = at.n * IMAGES + e / KB;
@@ -117,7 +117,7 @@ INLINE void add_last(vec acc[ROWS][IMAGES], const GLOBAL in_t *w, const GLOBAL i
 
 BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL in_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
- const GLOBAL out_t *RESTRICT z, GLOBAL y_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
+ const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
  GLOBAL unsigned *RESTRICT arrived) {
     SHARED_ARRAY(shared);
     SHARED_FLAG(is_last);
@@ -128,6 +128,7 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
     int from = at.sg * C_SHARE, end = from + C_SHARE < C ? from + C_SHARE : C;
     int last = K - ROWS > 0 ? K - ROWS : 0, first = row < last ? row : last;  // rows past K: read others instead
     const GLOBAL in_t *wr = w + (offset_t)first * C;
+    const Epilogue ep = {bias, z, y};
     image = image < N - IMAGES ? image : N - IMAGES;
     const GLOBAL in_t *xr = x + (offset_t)image * C;
 #if COMBINE == ATOMIC
@@ -189,10 +190,8 @@ BOUNDED_KERNEL(gemv, THREADS, MIN_BLOCKS)
             offset_t to = (offset_t)(image + b) * K + k;
 #if COMBINE == ATOMIC
             if (k >= at.k0 + t * ROWS && image + b >= at.n * IMAGES) atomic_add(&y[to], sum);
-#elif COMBINE == TWO_PASS
-            y[SHARE_AT(at) + to] = sum;
 #else
-            out_store(y + to, before_pool(sum, bias, k, z, to));
+            finish_one(ep, k, SHARE_AT(at) + to, sum);
 #endif
         }
     }

@@ -1,4 +1,4 @@
-"""Requantised sums: the kernel's additional argument and define (done.h), and requant.h in NumPy."""
+"""Requantised sums: the kernel's additional argument and define (epilogue.h), and requant.h in NumPy."""
 
 from __future__ import annotations
 

@@ -89,22 +89,19 @@ INLINE Unit find_unit(int unit) {
 }
 
 // One sum of the band: store it, finished, or leave it in shared memory.
-INLINE void store_one(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, SHARED float *out, Unit at,
-                      int n, int p, float v) {
+INLINE void store_one(Epilogue ep, SHARED float *out, Unit at, int n, int p, float v) {
     if (at.k >= K || at.q >= Q || at.p >= BAND) return;
 #if OUT
     out[Y_NHWC ? (at.i * BAND_PIXELS + at.p * Q + at.q) * K + at.k
                : (at.i * K + at.k) * BAND_PIXELS + at.p * Q + at.q] = v;
 #else
     if (n >= N || p >= P) return;
-    offset_t to = Z_AT(n, at.k, p, at.q);
-    y[to] = epilogue(v, bias, at.k, z, to);
+    finish_one(ep, at.k, Z_AT(n, at.k, p, at.q), v);
 #endif
 }
 
 // The sums of one row of a unit.
-INLINE void store_row(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, SHARED float *out, Unit at,
-                      int n0, int p0, const vec acc[TW]) {
+INLINE void store_row(Epilogue ep, SHARED float *out, Unit at, int n0, int p0, const vec acc[TW]) {
     const int n = n0 + at.i, p = p0 + at.p;
 #if Y_WORDS > 1 && !OUT  // nchw: rows of aligned quads or pairs
     UNROLL for (int j = 0; j < TW; j += Y_WORDS) {
@@ -115,8 +112,8 @@ INLINE void store_row(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL fl
             if (k >= K || at.q + j >= Q || n >= N || at.p >= BAND || p >= P) continue;
             offset_t to = Z_AT(n, k, p, at.q + j);
             float one[Y_WORDS];
-            UNROLL for (int i = 0; i < Y_WORDS; i++) one[i] = epilogue(sums[i][v], bias, k, z, to + i);
-            store_run(Y_WORDS, y + to, one);
+            UNROLL for (int i = 0; i < Y_WORDS; i++) one[i] = epilogue(sums[i][v], ep, k, to + i);
+            store_run(Y_WORDS, ep.y + to, one);
         }
     }
 #else
@@ -126,12 +123,12 @@ INLINE void store_row(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL fl
 #if Y_VECTOR && !OUT  // nhwc: neighbouring channels
         if (at.k >= K || at.q + j >= Q || n >= N || at.p >= BAND || p >= P) continue;
         offset_t to = Z_AT(n, at.k, p, at.q + j);
-        UNROLL for (int v = 0; v < VECTOR; v++) one[v] = epilogue(one[v], bias, at.k + v, z, to + v);
-        vec_store(y + to, vec_pack(one));
+        UNROLL for (int v = 0; v < VECTOR; v++) one[v] = epilogue(one[v], ep, at.k + v, to + v);
+        vec_store(ep.y + to, vec_pack(one));
 #else
         UNROLL for (int v = 0; v < VECTOR; v++) {
             Unit mine = {at.i, at.p, at.q + j, at.k + v};
-            store_one(y, bias, z, out, mine, n, p, one[v]);
+            store_one(ep, out, mine, n, p, one[v]);
         }
 #endif
     }
@@ -139,16 +136,15 @@ INLINE void store_row(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL fl
 }
 
 // Store the sums of an item as lines of quads, pairs or single words.
-INLINE void store_lines(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, const SHARED float *out,
-                        int n0, int p0) {
+INLINE void store_lines(Epilogue ep, const SHARED float *out, int n0, int p0) {
     for (int e = THREAD(0) * Y_WORDS; e < IMAGES * K * BAND_PIXELS; e += THREADS * Y_WORDS) {
         int k = Y_NHWC ? e % K : e / BAND_PIXELS % K, n = n0 + e / (K * BAND_PIXELS);
         int pixel = p0 * Q + (Y_NHWC ? e / K % BAND_PIXELS : e % BAND_PIXELS);
         if (n >= N || pixel >= P * Q) continue;
         offset_t to = Y_NHWC ? ((offset_t)n * (P * Q) + pixel) * K + k : ((offset_t)n * K + k) * (P * Q) + pixel;
         float one[Y_WORDS];
-        UNROLL for (int i = 0; i < Y_WORDS; i++) one[i] = epilogue(out[e + i], bias, k + (Y_NHWC ? i : 0), z, to + i);
-        store_run(Y_WORDS, y + to, one);
+        UNROLL for (int i = 0; i < Y_WORDS; i++) one[i] = epilogue(out[e + i], ep, k + (Y_NHWC ? i : 0), to + i);
+        store_run(Y_WORDS, ep.y + to, one);
     }
 }
 
@@ -177,6 +173,7 @@ BOUNDED_KERNEL(small, THREADS, MIN_BLOCKS)
  const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y) {
     SHARED_ARRAY(shared);  // [STAGES][IMAGES][C][XH][XP], then the filter, then the item's sums
     SHARED float *filter = shared + STAGES * X_FLOATS, *out = filter + F_FLOATS;
+    const Epilogue ep = {bias, z, y};
     CHAIN_WAIT();
 
     // zeros around the rows, and the filter
@@ -206,12 +203,12 @@ BOUNDED_KERNEL(small, THREADS, MIN_BLOCKS)
             UNROLL for (int b = 0; b < TH; b++)
                 UNROLL for (int a = 0; a < VK; a++) {
                     Unit mine = {at.i, at.p + b * P_PARTS, at.q, at.k + a * VECTOR};
-                    store_row(y, bias, z, out, mine, n0, p0, acc[a][b]);
+                    store_row(ep, out, mine, n0, p0, acc[a][b]);
                 }
         }
 #if OUT
         BARRIER();
-        store_lines(y, bias, z, out, n0, p0);
+        store_lines(ep, out, n0, p0);
 #endif
     }
 }

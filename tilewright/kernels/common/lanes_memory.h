@@ -1,11 +1,10 @@
 // VECTOR neighbours in memory to lanes and back, on CPU cores: one by one, numbers of 8 and 16 bits take several times
-// as long. Rounding is as in types.h; y_t and COMBINE are those of tile.h.
+// as long. Rounding is as in types.h.
 //
 //   load_lanes load_outs     of x; of bias and z
-//   store_lanes              of y, or sums that are not finished yet
-//   store_channels           what is stored (done.h) of channels from k on; store_columns: of columns of channel k
-//   finish_lanes             the epilogue of sums whose channels' bias is b, from element `to` of their image on
-//   finish_channels          the same of neighbouring channels, from k on
+//   store_lanes              of what is stored (epilogue.h), as it is
+//   store_channels           of what is finished, of channels from k on; store_columns: of columns of channel k
+//   finish_channels finish_columns   finish sums, and store them. (By their address: HOT may have wider registers.)
 
 #include "lanes.h"
 
@@ -58,16 +57,8 @@ INLINE wide load_outs(const GLOBAL out_t *from) {
 #endif
 }
 
-INLINE wide finish_lanes(wide v, wide b, const GLOBAL out_t *z, offset_t to) {
-    return EPILOGUE_HERE ? before_pool_lanes(v, b, ADD ? load_outs(z + to) : (wide)(0)) : v;
-}
-
-INLINE wide finish_channels(wide v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t to) {
-    return finish_lanes(v, BIAS && EPILOGUE_HERE ? load_outs(bias + k) : (wide)(0), z, to);
-}
-
-INLINE void store_lanes(GLOBAL y_t *to, wide v) {
-#if DTYPE < 2 || DTYPE == 4 || COMBINE == TWO_PASS
+INLINE void store_lanes(GLOBAL done_t *to, wide v) {
+#if DTYPE < 2 || DTYPE == 4 || !EPILOGUE_HERE
     *(GLOBAL wide *)to = v;
 #elif DTYPE == 3  // as float_bfloat does
     wide_uint bits = __builtin_astype(v, wide_uint);
@@ -76,11 +67,11 @@ INLINE void store_lanes(GLOBAL y_t *to, wide v) {
 #elif defined(HALF_NUMBERS)
     *(GLOBAL wide_half *)to = __builtin_convertvector(v, wide_half);
 #else
-    UNROLL for (int i = 0; i < VECTOR; i++) to[i] = y_of(v[i]);
+    UNROLL for (int i = 0; i < VECTOR; i++) to[i] = narrowed(v[i]);
 #endif
 }
 
-#if REQUANT && COMBINE != TWO_PASS
+#if REQUANT && EPILOGUE_HERE
 typedef float wide_scale __attribute__((ext_vector_type(VECTOR), aligned(4)));
 
 INLINE void store_requantised(GLOBAL done_t *to, wide v, wide_scale by) {  // as requantised() does
@@ -89,9 +80,21 @@ INLINE void store_requantised(GLOBAL done_t *to, wide v, wide_scale by) {  // as
     s = s < 127.0f ? s : (wide_scale)(127.0f);
     *(GLOBAL wide_char *)to = __builtin_convertvector((s + 12582912.0f) - 12582912.0f, wide_char);
 }
-#define store_channels(to, v, k) store_requantised(to, v, *(const GLOBAL wide_scale *)(scale + (k)))
-#define store_columns(to, v, k) store_requantised(to, v, (wide_scale)(scale[k]))
+#define store_channels(ep, k, to, v) store_requantised((ep).y + (to), v, *(const GLOBAL wide_scale *)((ep).scale + (k)))
+#define store_columns(ep, k, to, v) store_requantised((ep).y + (to), v, (wide_scale)((ep).scale[k]))
 #else
-#define store_channels(to, v, k) store_lanes(to, v)
-#define store_columns(to, v, k) store_lanes(to, v)
+#define store_channels(ep, k, to, v) store_lanes((ep).y + (to), v)
+#define store_columns(ep, k, to, v) store_lanes((ep).y + (to), v)
 #endif
+
+INLINE wide finish_lanes(wide v, wide b, Epilogue ep, offset_t to) {
+    return EPILOGUE_HERE ? before_pool_lanes(v, b, ADD ? load_outs(ep.z + to) : (wide)(0)) : v;
+}
+INLINE void finish_channels(Epilogue ep, int k, offset_t to, const vec *v) {
+    const wide b = BIAS && EPILOGUE_HERE ? load_outs(ep.bias + k) : (wide)(0);
+    store_channels(ep, k, to, finish_lanes(*v, b, ep, to));
+}
+INLINE void finish_columns(Epilogue ep, int k, offset_t to, const vec *v) {
+    const wide b = (wide)(BIAS && EPILOGUE_HERE ? out_load(ep.bias + k) : 0);
+    store_columns(ep, k, to, finish_lanes(*v, b, ep, to));
+}

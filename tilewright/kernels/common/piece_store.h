@@ -34,14 +34,14 @@ INLINE int channel_of(int g, int h, int lane) {
     return M_IS_PIXELS ? 8 * g + lane % 4 * RUN_OUT : 16 * g + 8 * h + lane / 4;
 }
 
-INLINE Channels find_channels(const GLOBAL out_t *bias, int k0, int lane SCALE_PARAMETER) {
+INLINE Channels find_channels(Epilogue ep, int k0, int lane) {
     Channels its;
     UNROLL for (int i = 0; i < MY_CHANNELS; i++) {
         const int k = k0 + (M_IS_PIXELS ? channel_of(i / RUN_OUT * GROUP_OF, 0, lane) + i % RUN_OUT
                                         : channel_of(i / 2, i % 2, lane));
-        its.bias[i] = BIAS && EPILOGUE_HERE && k < K ? out_load(bias + k) : 0;
+        its.bias[i] = BIAS && EPILOGUE_HERE && k < K ? out_load(ep.bias + k) : 0;
 #if REQUANT
-        its.scale[i] = EPILOGUE_HERE && k < K ? scale[k] : 0;
+        its.scale[i] = EPILOGUE_HERE && k < K ? ep.scale[k] : 0;
 #endif
     }
     return its;
@@ -66,7 +66,7 @@ INLINE void words_of_run(unsigned to[RUN_WORDS], const acc_t v[RUN_OUT], const f
     UNROLL for (int i = 0; i < RUN_WORDS; i++) to[i] = requantised4(v + 4 * i, s + 4 * i);
 #else
     done_t out[RUN_OUT];
-    UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_BY(v[i], s[OF(i)]);
+    UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = done_by(v[i], s[OF(i)]);
     store_run(RUN_OUT, (done_t *)to, out);
 #endif
 }
@@ -81,7 +81,7 @@ INLINE void store_done(GLOBAL done_t *to, const acc_t v[RUN_OUT], const float *s
     store_run(WORDS_OUT, (GLOBAL unsigned *)to, words);
 #else
     done_t out[RUN_OUT];
-    UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_BY(v[i], s[OF(i)]);
+    UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = done_by(v[i], s[OF(i)]);
     store_run(RUN_OUT, to, out);
 #endif
 }
@@ -91,20 +91,20 @@ INLINE void store_done(GLOBAL done_t *to, const acc_t v[RUN_OUT], const float *s
 #define SUM_AT(k, px) (Y_NHWC ? (px) * SUM_PITCH + (k) : (k) * SUM_PITCH + (px))
 
 // Finish sums of a thread, from channel k and pixel px of the tile on, for the pool; b: their channels' bias. (y, s: of
-// the other finish_run.)
-INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int px,
-                       acc_t v[RUN_OUT], const acc_t *b, const float *s) {
+// the other finish_out.)
+INLINE void finish_out(Epilogue ep, SHARED acc_t *sums, Place at, int k, int px, acc_t v[RUN_OUT], const acc_t *b,
+                       const float *s) {
     if (px >= TILE_PIXELS) return;
     UNROLL for (int i = 0; i < RUN_OUT; i++) {
         const int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i), p = at.p0 + pi / WB, q = at.q0 + pi % WB;
         if (!ADD || (at.k0 + ki < K && (unsigned)p < P && (unsigned)q < Q))
-            v[i] = before_pool_by(v[i], b[OF(i)], z, Z_AT(at.n, at.k0 + ki, p, q));
+            v[i] = before_pool_by(v[i], b[OF(i)], ep, Z_AT(at.n, at.k0 + ki, p, q));
     }
     store_run(RUN_OUT, sums + SUM_AT(k, px), v);
 }
 
 // Pool: UNIT_OUT channels of a pixel to a thread.
-INLINE void store_pooled(GLOBAL done_t *y, const SHARED acc_t *sums, Place at SCALE_PARAMETER) {
+INLINE void store_pooled(Epilogue ep, const SHARED acc_t *sums, Place at) {
     const int wide = WINDOWS(WB), windows = WINDOWS(HB) * wide, units = KB / UNIT_OUT;
     NO_UNROLL for (int e = THREAD(0); e < windows * units; e += THREADS) {
         const int k = (Y_NHWC ? e % units : e / windows) * UNIT_OUT, window = Y_NHWC ? e / units : e % windows;
@@ -120,10 +120,10 @@ INLINE void store_pooled(GLOBAL done_t *y, const SHARED acc_t *sums, Place at SC
             load_run(UNIT_OUT, v, sums + SUM_AT(k, i * WB + j));
             UNROLL for (int c = 0; c < UNIT_OUT; c++) pool_take(&pooled[c], v[c]);
         }
-        GLOBAL done_t *to = y + Y_AT(at.n, k_all, yp, yq);
+        GLOBAL done_t *to = ep.y + Y_AT(at.n, k_all, yp, yq);
         done_t out[UNIT_OUT];
         UNROLL for (int c = 0; c < UNIT_OUT; c++)
-            if (Y_VECTOR || k_all + c < K) out[c] = DONE_OF(pool_mean(pooled[c]), k_all + c);
+            if (Y_VECTOR || k_all + c < K) out[c] = done_of(pool_mean(pooled[c]), ep, k_all + c);
 #if Y_VECTOR
         store_run(UNIT_OUT, to, out);
 #else
@@ -134,16 +134,16 @@ INLINE void store_pooled(GLOBAL done_t *y, const SHARED acc_t *sums, Place at SC
 
 #elif !POOL_HELD
 // Finish sums of a thread that are neighbours in y, from channel k and pixel px of the tile on; b, s: their channels'.
-// (sums: of the other finish_run.)
-INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int px,
-                       acc_t v[RUN_OUT], const acc_t *b, const float *s) {
+// (sums: of the other finish_out.)
+INLINE void finish_out(Epilogue ep, SHARED acc_t *sums, Place at, int k, int px, acc_t v[RUN_OUT], const acc_t *b,
+                       const float *s) {
 #if Y_VECTOR
     const int p = at.p0 + px / WB, q = at.q0 + px % WB;
     k += at.k0;
     if (k >= K || px >= TILE_PIXELS || p >= P || q >= Q) return;
     const offset_t to = Z_AT(at.n, k, p, q);
-    UNROLL for (int i = 0; i < RUN_OUT; i++) if (EPILOGUE_HERE) v[i] = before_pool_by(v[i], b[OF(i)], z, to + i);
-    store_done(y + to, v, s);
+    UNROLL for (int i = 0; i < RUN_OUT; i++) if (EPILOGUE_HERE) v[i] = before_pool_by(v[i], b[OF(i)], ep, to + i);
+    store_done(ep.y + to, v, s);
 #else
     k += at.k0;
     UNROLL for (int i = 0; i < RUN_OUT; i++) {
@@ -151,8 +151,8 @@ INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
         const int row = at.p0 + pi / WB, column = at.q0 + pi % WB;
         if (ki >= K || pi >= TILE_PIXELS || row >= P || column >= Q) continue;
         const offset_t to = Z_AT(at.n, ki, row, column);
-        if (EPILOGUE_HERE) v[i] = before_pool_by(v[i], b[OF(i)], z, to);
-        y[to] = DONE_BY(v[i], s[OF(i)]);
+        if (EPILOGUE_HERE) v[i] = before_pool_by(v[i], b[OF(i)], ep, to);
+        ep.y[to] = done_by(v[i], s[OF(i)]);
     }
 #endif
 }
@@ -161,8 +161,8 @@ INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
 #if POOL_HELD
 // The four sums of each window are a thread's (pixel_of): those of neighbouring channels, in nchw of neighbouring
 // windows, make a run. (sums: of the other store_sums.)
-INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int first,
-                       int lane, acc_t acc[PT][KT][4], const Channels *its) {
+INLINE void store_sums(Epilogue ep, SHARED acc_t *sums, Place at, int k, int first, int lane, acc_t acc[PT][KT][4],
+                       const Channels *its) {
     UNROLL for (int i = 0; i < (Y_NHWC ? PT / 2 : KT); i++)
         UNROLL for (int h = 0; h < (Y_NHWC ? 1 : 2); h++)
             UNROLL for (int g = 0; g < (Y_NHWC ? KT : PT / 2); g += Y_NHWC ? GROUP_OF : RUN_OUT) {
@@ -173,13 +173,13 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
                     const int window = first / 4 + (Y_NHWC ? 8 * i + lane / 4 : 4 * g + lane % 4 * RUN_OUT + j);
                     const int yp = at.p0 / 2 + window / (WB / 2), yq = at.q0 / 2 + window % (WB / 2);
                     const int inside = window < TILE_PIXELS / 4 && yp < YP && yq < YQ && kj < K;
-                    GLOBAL done_t *to = y + Y_AT(at.n, kj, yp, yq);
+                    GLOBAL done_t *to = ep.y + Y_AT(at.n, kj, yp, yq);
                     pooled[j] = POOL_NOTHING;
                     UNROLL for (int cell = 0; cell < 4; cell++) {
                         acc_t v = Y_NHWC ? acc[2 * i + cell / 2][g + j / 2][2 * (cell % 2) + j % 2]
                                          : acc[2 * (g + j) + cell / 2][i][2 * h + cell % 2];
                         if (!ADD || inside)
-                            v = before_pool_by(v, its->bias[mine + OF(j)], z,
+                            v = before_pool_by(v, its->bias[mine + OF(j)], ep,
                                                Z_AT(at.n, kj, 2 * yp + cell / 2, 2 * yq + cell % 2));
                         pool_take(&pooled[j], v);
                     }
@@ -187,7 +187,7 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
 #if Y_VECTOR
                     if (j == RUN_OUT - 1 && inside) store_done(to - (RUN_OUT - 1), pooled, its->scale + mine);
 #else
-                    if (inside) *to = DONE_BY(pooled[j], its->scale[mine + OF(j)]);
+                    if (inside) *to = done_by(pooled[j], its->scale[mine + OF(j)]);
 #endif
                 }
             }
@@ -231,8 +231,8 @@ INLINE void store_words(GLOBAL done_t *y, Place at, int k, int px, int lane, con
 #endif
 }
 
-INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int first,
-                       int lane, acc_t acc[PT][KT][4], const Channels *its) {
+INLINE void store_sums(Epilogue ep, SHARED acc_t *sums, Place at, int k, int first, int lane, acc_t acc[PT][KT][4],
+                       const Channels *its) {
     UNROLL for (int i = 0; i < KT; i++)
         UNROLL for (int h = 0; h < 2; h++)
             UNROLL for (int g = 0; g < PT; g += TURNED * GROUP_OF) {
@@ -244,7 +244,7 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
                         const int px = PIXEL_AT(first, piece, h, lane) + j;
                         v[j] = acc[piece + j / 2][i][2 * h + j % 2];
                         if (EPILOGUE_HERE && (!ADD || is_inside(at, own, px)))
-                            v[j] = before_pool_by(v[j], its->bias[2 * i + h], z, z_at(at, own, px));
+                            v[j] = before_pool_by(v[j], its->bias[2 * i + h], ep, z_at(at, own, px));
                     }
                     words_of_run(words[u], v, its->scale + 2 * i + h);
                 }
@@ -257,8 +257,8 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
 }
 
 #else
-INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int first,
-                       int lane, acc_t acc[PT][KT][4], const Channels *its) {
+INLINE void store_sums(Epilogue ep, SHARED acc_t *sums, Place at, int k, int first, int lane, acc_t acc[PT][KT][4],
+                       const Channels *its) {
     UNROLL for (int i = 0; i < (Y_NHWC ? PT : KT); i++)
         UNROLL for (int h = 0; h < 2; h++)
             UNROLL for (int g = 0; g < (Y_NHWC ? KT : PT); g += GROUP_OF) {
@@ -267,7 +267,7 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *su
                     v[j] = (Y_NHWC ? acc[i][g + j / 2] : acc[g + j / 2][i])[2 * h + j % 2];
                 const int px = PIXEL_AT(first, Y_NHWC ? i : g, h, lane);
                 const int mine = Y_NHWC ? 2 * g : 2 * i + h;
-                finish_run(y, z, sums, at, k + channel_of(Y_NHWC ? g : i, h, lane), px, v, its->bias + mine,
+                finish_out(ep, sums, at, k + channel_of(Y_NHWC ? g : i, h, lane), px, v, its->bias + mine,
                            its->scale + mine);
             }
 }

@@ -14,16 +14,16 @@
 //   THREADS                     of a block: for ATOMIC alone
 //   SUM_THREADS                 of a block of sum_shares: for TWO_PASS alone (kernels/split_k.py)
 
-#include "epilogue.h"
-
 #define NONE 0
 #define ATOMIC 1
 #define TWO_PASS 2
 #define LAST 3
+
+#include "epilogue.h"
+
 #define SPLITS (SC * SG)
 // Where a share begins of so many steps; a product of both may be more than 32 bits have.
 #define FIRST_OF_SHARE(share, steps) ((int)((offset_t)(share) * (steps) / SPLITS))
-#define EPILOGUE_HERE (COMBINE != TWO_PASS)
 #ifndef WAITS_LATE  // a kernel may read its filter before the one that makes its other inputs is done
 #define WAITS_LATE 0
 #endif
@@ -81,32 +81,16 @@ INLINE Place find_place(int id) {
     return at;
 }
 
-#if COMBINE == TWO_PASS
-typedef acc_t y_t;  // sums that are not finished yet
-INLINE y_t y_of(acc_t v) { return v; }
-#else
-typedef out_t y_t;
-INLINE y_t y_of(acc_t v) { return narrowed(v); }
-#endif
-#include "done.h"
-
-// The sum of channel k (of all groups) at element `to` of the sums' image, finished unless shares are missing.
-INLINE acc_t epilogue(acc_t v, const GLOBAL out_t *bias, int k, const GLOBAL out_t *z, offset_t to) {
-    return EPILOGUE_HERE ? before_pool(v, bias, k, z, to) : v;
-}
-
 // Store the sum for channel k and pixel (p, q) of the tile, or hand the partial sum on.
-INLINE void finish(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int k, int p, int q,
-                   acc_t v SCALE_PARAMETER) {
+INLINE void finish(Epilogue ep, Place at, int k, int p, int q, acc_t v) {
     k += at.k0, p += at.p0, q += at.q0;
     if (k >= K || p >= P || q >= Q) return;
     k += at.group * K;
-    offset_t to = Z_AT(at.n, k, p, q);
-    v = epilogue(v, bias, k, z, to);
+    const offset_t to = Z_AT(at.n, k, p, q);
 #if COMBINE == ATOMIC
-    atomic_add(&y[to], v);
+    atomic_add(ep.y + to, epilogue(v, ep, k, to));
 #else
-    y[SHARE_AT(at) + to] = DONE_OF(v, k);
+    finish_one(ep, k, SHARE_AT(at) + to, v);
 #endif
 }
 
@@ -170,10 +154,10 @@ INLINE int arrive_last(GLOBAL unsigned *arrived, Place at, int blocks, SHARED in
 
 #if COMBINE == TWO_PASS
 // The sum over all shares at one element, finished.
-INLINE acc_t summed(const GLOBAL acc_t *partial, const GLOBAL out_t *bias, const GLOBAL out_t *z, int k, offset_t to) {
+INLINE acc_t summed(const GLOBAL acc_t *partial, Epilogue ep, int k, offset_t to) {
     acc_t sum = 0;
     UNROLL for (int g = 0; g < SG; g++) sum += load_made(partial + (offset_t)g * Z_FLOATS + to);
-    return before_pool(sum, bias, k, z, to);
+    return before_pool(sum, ep, k, to);
 }
 
 BOUNDED_KERNEL(sum_shares, SUM_THREADS, 1)
@@ -182,6 +166,7 @@ BOUNDED_KERNEL(sum_shares, SUM_THREADS, 1)
     offset_t i = (offset_t)GROUP(0) * SUM_THREADS + THREAD(0);
     CHAIN_WAIT();
     if (i >= Y_FLOATS) return;
+    const Epilogue ep = {bias, z, 0 SCALE_ARGUMENT};
 #if POOL
     offset_t pixel = Y_NHWC ? i / (GROUPS_ * K) : i, image = pixel / (YP * YQ);
     int k = Y_NHWC ? i % (GROUPS_ * K) : image % (GROUPS_ * K), n = Y_NHWC ? image : image / (GROUPS_ * K);
@@ -190,12 +175,12 @@ BOUNDED_KERNEL(sum_shares, SUM_THREADS, 1)
     for (int p = p0; p < p0 + POOL_SIZE; p++)
         for (int q = q0; q < q0 + POOL_SIZE; q++) {
             if ((unsigned)p >= P || (unsigned)q >= Q) continue;
-            pool_take(&pooled, summed(partial, bias, z, k, Z_AT(n, k, p, q)));
+            pool_take(&pooled, summed(partial, ep, k, Z_AT(n, k, p, q)));
         }
-    y[i] = FINAL_OF(pool_mean(pooled), k);
+    y[i] = final_of(pool_mean(pooled), ep, k);
 #else
     int k = Y_NHWC ? i % (GROUPS_ * K) : i / (P * Q) % (GROUPS_ * K);
-    y[i] = FINAL_OF(summed(partial, bias, z, k, i), k);
+    y[i] = final_of(summed(partial, ep, k, i), ep, k);
 #endif
 }
 #endif

@@ -142,6 +142,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
  GLOBAL unsigned *RESTRICT arrived SCALE_PARAMETER) {
     SHARED_ARRAY(shared);
     SHARED_FLAG(is_last);
+    const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
 
     // block and lane
     Place at = find_place(GROUP(0));
@@ -174,6 +175,6 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
 #endif
     zeros_awaited(arrived, at);
     if (COMBINE == ATOMIC && !OUT_SHARED) BARRIER();
-    store_sums(y, bias, z, partial, arrived, is_last, shared, at, me, acc SCALE_ARGUMENT);
+    store_sums(ep, partial, arrived, is_last, shared, at, me, acc);
 }
 #endif

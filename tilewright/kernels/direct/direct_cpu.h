@@ -234,6 +234,7 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
                    SHARED acc_t *RESTRICT shared, Place at, Place soon SCALE_PARAMETER) {
     int channels = C - at.c0 < STEPS * CS ? C - at.c0 : STEPS * CS;
     GLOBAL acc_t *parts = partial + (offset_t)at.tile * (SG * REGISTER_TILES * TILE_VECTORS * VECTOR);
+    const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
     int finite = 1;
     for (int pass = 0; pass < (COMBINE == LAST ? 2 : 1); pass++) {
         if (pass == 1) {
@@ -290,7 +291,7 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             }
             NO_UNROLL for (int g = 0; g < SG; g++) FOR_TILE(a, b, i) acc[a][b][i] += PART(g, a, b, i);
 #endif
-            store_tile(y, bias, z, at, k, p, q, first_b, first_i, acc SCALE_ARGUMENT);
+            store_tile(ep, at, k, p, q, first_b, first_i, acc);
         }
         FENCE();
     }

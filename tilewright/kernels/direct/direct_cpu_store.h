@@ -29,17 +29,17 @@ INLINE wide load_residual(const GLOBAL out_t *from, int lanes) {
 
 // Output (b, i) of the first `lanes` channels of vector a of a tile whose first sum is (k, p, q): one sum, or the pool
 // of a window of them; if it is added to z as it is stored, the sum alone.
-INLINE wide finish_output(wide acc[TK][TH][TW], const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int a, int b,
-                          int i, int k, int p, int q, int lanes) {
+INLINE wide finish_output(wide acc[TK][TH][TW], Epilogue ep, Place at, int a, int b, int i, int k, int p, int q,
+                          int lanes) {
 #if EPILOGUE_HERE && !ADD_TURNED
     k += a * VECTOR;
     wide more = (wide)(0);
 #if BIAS
-    more = load_first(bias + k, lanes);
+    more = load_first(ep.bias + k, lanes);
 #endif
 #define COLUMN(w) (Q % TW != 0 && q + (w) >= Q ? Q - 1 : q + (w))  // nchw: a vector of pixels is cut short later
 #define FINISHED(v, h, w) \
-    before_pool_lanes(v, more, ADD ? load_residual(z + Z_AT(at.n, k, p + (h), COLUMN(w)), lanes) : (wide)(0))
+    before_pool_lanes(v, more, ADD ? load_residual(ep.z + Z_AT(at.n, k, p + (h), COLUMN(w)), lanes) : (wide)(0))
 #if POOL_HERE
     wide pooled = (wide)(POOL_NOTHING);
     UNROLL for (int e = 0; e < POOL_SIZE * POOL_SIZE; e++) {
@@ -101,21 +101,22 @@ INLINE void store_4_to_7(GLOBAL float *to, wide v, int count) {
 #endif
 
 // Store the first `count` lanes: of neighbouring channels from k on.
-INLINE void store_first(GLOBAL done_t *to, wide v, int k, int count SCALE_PARAMETER) {
-    if (count == VECTOR) store_channels(to, v, k);
-    else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = DONE_OF(v[j], k + j);
+INLINE void store_first(Epilogue ep, offset_t to, wide v, int k, int count) {
+    if (count == VECTOR) store_channels(ep, k, to, v);
+    else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) ep.y[to + j] = done_of(v[j], ep, k + j);
 }
 
 // nchw: VECTOR pixels of VECTOR channels from k on become the first `lanes` channels of `count` pixels; inside of the
 // image there are `most`.
-INLINE void store_turned(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, wide rows[VECTOR],
-                         int count, int most, int plane, int k, int lanes SCALE_PARAMETER) {
+INLINE void store_turned(Epilogue ep, offset_t first, wide rows[VECTOR], int count, int most, int plane, int k,
+                         int lanes) {
     turn_lanes(rows);
     UNROLL for (int v = 0; v < VECTOR; v++) {
         if (v >= lanes) continue;
+        const offset_t at = first + (offset_t)v * plane;
 #if ADD_TURNED
-        wide b = BIAS ? (wide)(out_load(bias + k + v)) : (wide)(0);
-        const GLOBAL out_t *from = z + (offset_t)v * plane;
+        wide b = BIAS ? (wide)(out_load(ep.bias + k + v)) : (wide)(0);
+        const GLOBAL out_t *from = ep.z + at;
         wide residual;
 #if VECTOR >= 8 && DTYPE == 1
         if (count == most && most < VECTOR) residual = load_constant(from, most);
@@ -124,23 +125,22 @@ INLINE void store_turned(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBA
             residual = load_first(from, count);
         rows[v] = before_pool_lanes(rows[v], b, residual);
 #endif
-        GLOBAL done_t *to = y + (offset_t)v * plane;
-        if (count == VECTOR) store_columns(to, rows[v], k + v);
+        GLOBAL done_t *to = ep.y + at;
+        if (count == VECTOR) store_columns(ep, k + v, at, rows[v]);
 #if VECTOR >= 8 && DTYPE == 1
         else if (count == most) store_constant(to, rows[v], most);
 #endif
 #if VECTOR == 8 && DTYPE == 1
         else if (count >= 4) store_4_to_7(to, rows[v], count);
 #endif
-        else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = DONE_OF(rows[v][j], k + v);
+        else UNROLL for (int j = 0; j < VECTOR; j++) if (j < count) to[j] = done_of(rows[v][j], ep, k + v);
     }
 }
 
 // Store the first `lanes` channels of vector a of a tile (see below) at `first` and on; `rows` and `columns` of the
 // image begin with the tile.
-INLINE void store_vectors(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, offset_t first,
-                          int a, int lanes, int rows, int columns, int k, int p, int q,
-                          wide acc[TK][TH][TW] SCALE_PARAMETER) {
+INLINE void store_vectors(Epilogue ep, Place at, offset_t first, int a, int lanes, int rows, int columns, int k, int p,
+                          int q, wide acc[TK][TH][TW]) {
     const int step = Y_NHWC ? 1 : VECTOR;  // pixels that are stored at once
     UNROLL for (int b = 0; b < TH_OUT; b++)
         UNROLL for (int i = 0; i < TW_OUT; i += step) {
@@ -149,17 +149,15 @@ INLINE void store_vectors(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOB
             offset_t to = first + (offset_t)a * VECTOR * (Y_NHWC ? 1 : OUT_ROWS * OUT_COLUMNS) +
                           (b * OUT_COLUMNS + i) * (Y_NHWC ? (offset_t)GROUPS_ * K : 1);
 #if Y_NHWC
-            store_first(y + to, finish_output(acc, bias, z, at, a, b, i, k, p, q, lanes), k + a * VECTOR,
-                        lanes SCALE_ARGUMENT);
+            store_first(ep, to, finish_output(acc, ep, at, a, b, i, k, p, q, lanes), k + a * VECTOR, lanes);
 #else
             wide out[VECTOR];
             const int most = TW_OUT - i < VECTOR ? TW_OUT - i : VECTOR;
             int count = most;
             UNROLL for (int j = 0; j < VECTOR; j++)
-                out[j] = finish_output(acc, bias, z, at, a, b, j < count ? i + j : i, k, p, q, lanes);
+                out[j] = finish_output(acc, ep, at, a, b, j < count ? i + j : i, k, p, q, lanes);
             if (Q % TW != 0 && columns - i < count) count = columns - i;
-            store_turned(y + to, bias, z + (ADD_TURNED ? to : 0), out, count, most, OUT_ROWS * OUT_COLUMNS,
-                         k + a * VECTOR, lanes SCALE_ARGUMENT);
+            store_turned(ep, to, out, count, most, OUT_ROWS * OUT_COLUMNS, k + a * VECTOR, lanes);
 #endif
         }
 }
@@ -167,21 +165,19 @@ INLINE void store_vectors(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOB
 
 // Store the tile whose first output is (k, p, q) of the block; rows before `first_b` and columns before
 // `first_i` are another tile's.
-INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int k, int p, int q,
-                       int first_b, int first_i, wide acc[TK][TH][TW] SCALE_PARAMETER) {
+INLINE void store_tile(Epilogue ep, Place at, int k, int p, int q, int first_b, int first_i, wide acc[TK][TH][TW]) {
     int k_all = at.group * K + at.k0 + k, p_all = at.p0 + p, q_all = at.q0 + q;
 #if COMBINE != ATOMIC  // another tile's are the same
     const int step = POOL_HERE ? POOL_SIZE : 1;
     const int row = p_all / step, column = q_all / step;
     const offset_t first = IMAGE_AT(at.n, k_all, row, column, OUT_ROWS, OUT_COLUMNS);
+    ep.y += SHARE_AT(at);
     UNROLL for (int a = 0; a < TK; a++) {
         int left = K - at.k0 - k - a * VECTOR;
         if (K % TILE_K == 0 || left >= VECTOR)
-            store_vectors(y + SHARE_AT(at), bias, z, at, first, a, VECTOR, OUT_ROWS - row, OUT_COLUMNS - column, k_all,
-                          p_all, q_all, acc SCALE_ARGUMENT);
+            store_vectors(ep, at, first, a, VECTOR, OUT_ROWS - row, OUT_COLUMNS - column, k_all, p_all, q_all, acc);
         else if (LAST_LANES != 0 && left > 0)
-            store_vectors(y + SHARE_AT(at), bias, z, at, first, a, LAST_LANES, OUT_ROWS - row, OUT_COLUMNS - column,
-                          k_all, p_all, q_all, acc SCALE_ARGUMENT);
+            store_vectors(ep, at, first, a, LAST_LANES, OUT_ROWS - row, OUT_COLUMNS - column, k_all, p_all, q_all, acc);
     }
 #else
     acc_t out[TILE_VECTORS * VECTOR];
@@ -189,7 +185,7 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
     NO_UNROLL for (int e = 0; e < TILE_VECTORS * VECTOR; e++) {
         int i = e / VECTOR % TW, b = e / (VECTOR * TW) % TH, a = e / (VECTOR * TW * TH);
         if (b >= first_b && i >= first_i)
-            finish(y, bias, z, at, k + a * VECTOR + e % VECTOR, p + b, q + i, out[e] SCALE_ARGUMENT);
+            finish(ep, at, k + a * VECTOR + e % VECTOR, p + b, q + i, out[e]);
     }
 #endif
 }

@@ -21,8 +21,8 @@ INLINE acc_t tile_sum(const SHARED acc_t *shared, const GLOBAL acc_t *parts, Pla
 }
 
 // Finish the elements under each window of the tile and store what the pool makes of them.
-INLINE void store_pooled(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at,
-                         const SHARED acc_t *shared, const GLOBAL acc_t *parts, int warp, int lane SCALE_PARAMETER) {
+INLINE void store_pooled(Epilogue ep, Place at, const SHARED acc_t *shared, const GLOBAL acc_t *parts, int warp,
+                         int lane) {
 #if POOL_HERE
     const int fast_count = Y_NHWC ? KB : POOLED_PIXELS, slow_count = Y_NHWC ? POOLED_PIXELS : KB;
     for (int fast = lane; fast < fast_count; fast += WARP)
@@ -36,10 +36,10 @@ INLINE void store_pooled(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBA
                 int i = h * POOL_STRIDE + e / POOL_SIZE, j = w * POOL_STRIDE + e % POOL_SIZE, pixel = i * WB + j;
                 if ((unsigned)(at.p0 + i) < P && (unsigned)(at.q0 + j) < Q) {
                     acc_t sum = tile_sum(shared, parts, at, Y_NHWC ? pixel : k, Y_NHWC ? k : pixel, COMBINE == LAST);
-                    pool_take(&pooled, before_pool(sum, bias, k_all, z, Z_AT(at.n, k_all, at.p0 + i, at.q0 + j)));
+                    pool_take(&pooled, before_pool(sum, ep, k_all, Z_AT(at.n, k_all, at.p0 + i, at.q0 + j)));
                 }
             }
-            y[Y_AT(at.n, k_all, p, q)] = DONE_OF(pool_mean(pooled), k_all);
+            ep.y[Y_AT(at.n, k_all, p, q)] = done_of(pool_mean(pooled), ep, k_all);
         }
 #endif
 }
@@ -70,9 +70,8 @@ INLINE void add_shares(SHARED acc_t *shared) {
 
 // The shares of block and cluster meet in shared memory, behind the staged tiles' last use; those of the grid in
 // memory, where the last block to arrive goes through the tile once more (pass 1).
-INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
-                       GLOBAL unsigned *arrived, SHARED int *is_last, SHARED acc_t *shared, Place at, Lane me,
-                       vec acc[TK][TH][TW] SCALE_PARAMETER) {
+INLINE void store_sums(Epilogue ep, GLOBAL acc_t *partial, GLOBAL unsigned *arrived, SHARED int *is_last,
+                       SHARED acc_t *shared, Place at, Lane me, vec acc[TK][TH][TW]) {
     if (STAGED) ASYNC_WAIT(0);
     BARRIER();
     write_sums(shared, me, acc);
@@ -86,7 +85,7 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
             if (!arrive_last(arrived, at, SG, is_last)) return;
         }
         if (POOL_HERE && pass == (COMBINE == LAST)) {
-            store_pooled(y, bias, z, at, shared, parts, warp, lane SCALE_ARGUMENT);
+            store_pooled(ep, at, shared, parts, warp, lane);
             continue;
         }
         for (int fast = lane; fast < FAST; fast += WARP) {
@@ -100,14 +99,14 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
                         const int row = slow + j * APART, k = Y_NHWC ? fast : row, pixel = Y_NHWC ? row : fast;
                         if (COMBINE == LAST && pass == 0)
                             parts[(offset_t)at.sg * (KB * TILE_PIXELS) + row * FAST + fast] = sums[j];
-                        else finish(y, bias, z, at, k, pixel / WB, pixel % WB, sums[j] SCALE_ARGUMENT);
+                        else finish(ep, at, k, pixel / WB, pixel % WB, sums[j]);
                     }
             }
 #else
             UNROLL_BY(4) for (int slow = warp; slow < SLOW; slow += APART) {
                 int k = Y_NHWC ? fast : slow, pixel = Y_NHWC ? slow : fast;
                 acc_t sum = tile_sum(shared, parts, at, slow, fast, pass);
-                finish(y, bias, z, at, k, pixel / WB, pixel % WB, sum SCALE_ARGUMENT);
+                finish(ep, at, k, pixel / WB, pixel % WB, sum);
             }
 #endif
         }
@@ -121,8 +120,7 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
 #else  // every thread stores its own
 
 #if Y_ROWS  // nchw, rows of 16-byte aligned quads
-INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, Lane me,
-                      vec acc[TK][TH][TW] SCALE_PARAMETER) {
+INLINE void store_own(Epilogue ep, Place at, Lane me, vec acc[TK][TH][TW]) {
     UNROLL for (int i = 0; i < TW; i += 4) UNROLL for (int a = 0; a < TK; a++) UNROLL for (int b = 0; b < TH; b++) {
         acc_t quad[4][VECTOR];
         UNROLL for (int j = 0; j < 4; j++) vec_unpack(quad[j], acc[a][b][i + j]);
@@ -130,19 +128,14 @@ INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL o
             int k = at.k0 + a * (BK * VECTOR) + me.k + v, p = at.p0 + me.h + b, q = at.q0 + me.w + i;
             if (k >= K || p >= P || q >= Q) continue;
             k += at.group * K;
-            offset_t to = Z_AT(at.n, k, p, q);
             acc_t run[4];
-            done_t done[4];
             UNROLL for (int j = 0; j < 4; j++) run[j] = quad[j][v];
-            if (EPILOGUE_HERE) before_pool_run(4, run, bias, k, 0, z, to);
-            UNROLL for (int j = 0; j < 4; j++) done[j] = DONE_OF(run[j], k);
-            store_run(4, y + SHARE_AT(at) + to, done);
+            finish_run(4, ep, k, 0, Z_AT(at.n, k, p, q), run);
         }
     }
 }
 #else
-INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, Lane me,
-                      vec acc[TK][TH][TW] SCALE_PARAMETER) {
+INLINE void store_own(Epilogue ep, Place at, Lane me, vec acc[TK][TH][TW]) {
     FOR_TILE(a, b, i) {
         acc_t one[VECTOR];
         vec_unpack(one, acc[a][b][i]);
@@ -150,23 +143,18 @@ INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL o
         int k = at.k0 + a * (BK * VECTOR) + me.k, p = at.p0 + me.h + b, q = at.q0 + me.w + i;
         if (k < K && p < P && q < Q) {
             k += at.group * K;
-            offset_t to = Z_AT(at.n, k, p, q);
-            done_t done[VECTOR];
-            if (EPILOGUE_HERE) before_pool_run(VECTOR, one, bias, k, 1, z, to);
-            UNROLL for (int v = 0; v < VECTOR; v++) done[v] = DONE_OF(one[v], k + v);
-            store_run(VECTOR, y + SHARE_AT(at) + to, done);
+            finish_run(VECTOR, ep, k, 1, Z_AT(at.n, k, p, q), one);
         }
 #else
         UNROLL for (int v = 0; v < VECTOR; v++)
-            finish(y, bias, z, at, a * (BK * VECTOR) + me.k + v, me.h + b, me.w + i, one[v] SCALE_ARGUMENT);
+            finish(ep, at, a * (BK * VECTOR) + me.k + v, me.h + b, me.w + i, one[v]);
 #endif
     }
 }
 #endif
 
-INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
-                       GLOBAL unsigned *arrived, SHARED int *is_last, SHARED acc_t *shared, Place at, Lane me,
-                       vec acc[TK][TH][TW] SCALE_PARAMETER) {
+INLINE void store_sums(Epilogue ep, GLOBAL acc_t *partial, GLOBAL unsigned *arrived, SHARED int *is_last,
+                       SHARED acc_t *shared, Place at, Lane me, vec acc[TK][TH][TW]) {
 #if COMBINE == LAST  // the block that arrives last adds up all shares, in a fixed order
     GLOBAL acc_t *mine = partial + (offset_t)at.tile * SG * (KB * TILE_PIXELS) + me.team * VECTOR;
 // On their way, in registers.
@@ -178,6 +166,6 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
     UNROLL_BY(SHARES_AT_ONCE) for (int g = 0; g < SG; g++)
         FOR_TILE(a, b, i) vec_add_fresh(&acc[a][b][i], PART(g, a, b, i));
 #endif
-    if (me.in_warp == 0) store_own(y, bias, z, at, me, acc SCALE_ARGUMENT);
+    if (me.in_warp == 0) store_own(ep, at, me, acc);
 }
 #endif

@@ -197,6 +197,7 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
 #if COMBINE == LAST
     SHARED_FLAG(is_last);
 #endif
+    const Epilogue ep = {bias, z, y};
     const int block = GROUP(0);
     Lane me = find_lane();
 #if FLAT
@@ -260,7 +261,7 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
 #endif
         if (whole) UNROLL for (int g = 0; g < MY_OUTS; g++) {
             int out = g * SB + me.share;
-            if (FINISHES(me, g)) finish_out(y, bias, z, at, out_k(me, out), out_px(me, out), mine[g]);
+            if (FINISHES(me, g)) finish_out(ep, at, out_k(me, out), out_px(me, out), mine[g]);
         }
     }
 }

@@ -21,29 +21,27 @@ INLINE void pick(float v[RUN_OUT], vec acc[KT][TP], int g) {
     } while (0)
 
 // Finish a thread's output, or hand its partial sum on. (No early return: PoCL miscompiles it here.)
-INLINE void finish_out(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Place at, int k, int px,
-                       float v[RUN_OUT]) {
+INLINE void finish_out(Epilogue ep, Place at, int k, int px, float v[RUN_OUT]) {
     k += at.k0, px += at.q0;
     const int group = at.group * K, whole = (K % KB == 0 || k < K) && (PIXELS % PB == 0 || px < PIXELS);
-    y += SHARE_AT(at);
+    ep.y += SHARE_AT(at);
 #if Y_VECTOR && COMBINE != ATOMIC
     if (whole) {
         const offset_t to = pixel_at(group + k, px);
 #if Y_NHWC  // the count must be spelt: OpenCL makes a name of it
-        if (EPILOGUE_HERE) before_pool_run(4, v, bias, group + k, 1, z, to);
+        finished_run(4, v, ep, group + k, 1, to, v);
 #else
-        if (EPILOGUE_HERE) before_pool_run(VECTOR, v, bias, group + k, 0, z, to);
+        finished_run(VECTOR, v, ep, group + k, 0, to, v);
 #endif
-        STORE_OUT(y + to, v);
+        STORE_OUT(ep.y + to, v);
     }
 #else
     UNROLL for (int i = 0; i < RUN_OUT; i++) {
         int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i);
         if (whole && ki < K && pi < PIXELS) {
             offset_t to = pixel_at(group + ki, pi);
-            if (EPILOGUE_HERE) v[i] = before_pool(v[i], bias, group + ki, z, to);
-            if (COMBINE == ATOMIC) atomic_add(y + to, v[i]);
-            else y[to] = v[i];
+            if (COMBINE == ATOMIC) atomic_add(ep.y + to, epilogue(v[i], ep, group + ki, to));
+            else finish_one(ep, group + ki, to, v[i]);
         }
     }
 #endif

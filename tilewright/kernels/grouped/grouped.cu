@@ -13,7 +13,7 @@
 // every output row b and filter row r with b * STR_H + r * DIL_H = i. Nothing is shared between threads but
 // the cache, and no step waits for another: at batch 1 these layers are one round trip to memory.
 // In a depthwise layer in nhwc the vector lies over the groups (ACROSS): products are element by element.
-// REQUANT: sums of i8 become i8, by the scale of their channel (done.h).
+// REQUANT: sums of i8 become i8, by the scale of their channel (epilogue.h).
 // X_QUADS, Y_QUADS (nchw): columns are read and stored four at a time.
 // Knobs (spec.py; docs/families.md has what each buys): VECTOR (v 1 2 4), TH, TW: a thread's tile, SEEN_H x SEEN_W
 // inputs under it; MAX_THREADS (threads 32 .. 256), MIN_BLOCKS (mb). A row's loads are all under way before one is
@@ -116,58 +116,44 @@ INLINE void add_channel(vec acc[TH][TW], const GLOBAL in_t *x, const GLOBAL acc_
 }
 
 // Store the sums of VECTOR channels of a pixel, finished unless a second kernel does that.
-INLINE void store_pixel(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, int p, int q,
-                        vec v SCALE_PARAMETER) {
+INLINE void store_pixel(Epilogue ep, Item at, int p, int q, vec v) {
 #if CPU_LANES && Y_VECTOR
-    const offset_t to = Z_AT(at.n, at.k, p, q);
-    store_channels(y + to, finish_channels(v, bias, at.k, z, to), at.k);
+    finish_channels(ep, at.k, Z_AT(at.n, at.k, p, q), &v);
 #else
     acc_t one[VECTOR];
     vec_unpack(one, v);
 #if Y_VECTOR
-    const offset_t to = Z_AT(at.n, at.k, p, q);
-    done_t done[VECTOR];
-    if (EPILOGUE_HERE) before_pool_run(VECTOR, one, bias, at.k, 1, z, to);
-    UNROLL for (int i = 0; i < VECTOR; i++) done[i] = DONE_OF(one[i], at.k + i);
-    store_run(VECTOR, y + to, done);
+    finish_run(VECTOR, ep, at.k, 1, Z_AT(at.n, at.k, p, q), one);
 #else
-    UNROLL for (int i = 0; i < VECTOR; i++) {
-        offset_t to = Z_AT(at.n, at.k + i, p, q);
-        y[to] = DONE_OF(epilogue(one[i], bias, at.k + i, z, to), at.k + i);
-    }
+    UNROLL for (int i = 0; i < VECTOR; i++) finish_one(ep, at.k + i, Z_AT(at.n, at.k + i, p, q), one[i]);
 #endif
 #endif
 }
 
 // Store four sums of a row (nchw, one channel).
-INLINE void store_quad(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at, int p, int q,
-                       const vec *sums SCALE_PARAMETER) {
-    const offset_t to = Z_AT(at.n, at.k, p, q);
+INLINE void store_quad(Epilogue ep, Item at, int p, int q, const vec *sums) {
     acc_t v[4];
-    done_t four[4];
     UNROLL for (int j = 0; j < 4; j++) {
         acc_t one[VECTOR];
         vec_unpack(one, sums[j]);
         v[j] = one[0];
     }
-    if (EPILOGUE_HERE) before_pool_run(4, v, bias, at.k, 0, z, to);
-    UNROLL for (int j = 0; j < 4; j++) four[j] = DONE_OF(v[j], at.k);
-    store_run(4, y + to, four);
+    finish_run(4, ep, at.k, 0, Z_AT(at.n, at.k, p, q), v);
 }
 
-INLINE void store_item(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Item at,
-                       vec acc[TH][TW] SCALE_PARAMETER) {
+INLINE void store_item(Epilogue ep, Item at, vec acc[TH][TW]) {
     UNROLL for (int b = 0; b < TH; b++)
         UNROLL for (int j = 0; j < TW; j += Y_QUADS ? 4 : 1) {
             if (at.p + b >= P || at.q + j >= Q) continue;
-            if (Y_QUADS) store_quad(y, bias, z, at, at.p + b, at.q + j, &acc[b][j] SCALE_ARGUMENT);
-            else store_pixel(y, bias, z, at, at.p + b, at.q + j, acc[b][j] SCALE_ARGUMENT);
+            if (Y_QUADS) store_quad(ep, at, at.p + b, at.q + j, &acc[b][j]);
+            else store_pixel(ep, at, at.p + b, at.q + j, acc[b][j]);
         }
 }
 
 BOUNDED_KERNEL(grouped, MAX_THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y SCALE_PARAMETER) {
+    const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
     CHAIN_WAIT();
     FOR_EACH(item, ITEMS) {
         Item at = find_item(item);
@@ -175,6 +161,6 @@ BOUNDED_KERNEL(grouped, MAX_THREADS, MIN_BLOCKS)
         vec acc[TH][TW];
         UNROLL for (int b = 0; b < TH; b++) UNROLL for (int j = 0; j < TW; j++) vec_zero(&acc[b][j]);
         NO_UNROLL for (int c = 0; c < CW; c += ACROSS ? 1 : CV) add_channel(acc, x, w + at.k, at, c0, c, h0, w0);
-        store_item(y, bias, z, at, acc SCALE_ARGUMENT);
+        store_item(ep, at, acc);
     }
 }

@@ -187,14 +187,10 @@ INLINE void add_channel(vec acc[TH][TW], const acc_t *line, taps_t taps, int c) 
 #endif
 }
 
-INLINE void store_vector(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, int k, offset_t to,
-                         const vec *v SCALE_PARAMETER) {  // by its address: HOT may have wider registers
-    store_channels(y + to, finish_channels(*v, bias, k, z, to), k);
-}
-
 HOT void make_item(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
                    const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y, offset_t item SCALE_PARAMETER) {
     acc_t lines[LINES * LINE * BESIDE] __attribute__((aligned(64)));
+    const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
     Item at = find_item(item);
     Window under = find_window(at);
     Ahead next = find_ahead(item + 1);
@@ -221,7 +217,7 @@ HOT void make_item(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
                 NO_UNROLL for (int c = 0; c < CG; c++) add_channel(acc, line, w + (offset_t)k * CG * (R * S), c);
 #endif
                 FOR_TILE(b, j)
-                    store_vector(y, bias, z, k, Z_AT(at.n, k, at.p + p + b, at.q + q + j), &acc[b][j] SCALE_ARGUMENT);
+                    finish_channels(ep, k, Z_AT(at.n, k, at.p + p + b, at.q + q + j), &acc[b][j]);
             }
         }
 }

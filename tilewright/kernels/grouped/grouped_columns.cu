@@ -174,21 +174,20 @@ INLINE void add_channel(vec acc[TK][TH][TW], const acc_t *line, const int column
 #endif
 }
 
-INLINE void store_vector(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, int k, offset_t to,
-                         const vec *v SCALE_PARAMETER) {  // by its address: HOT may have wider registers
+INLINE void store_vector(Epilogue ep, int k, offset_t to, const vec *v) {
 #if Q < VECTOR
     acc_t one[VECTOR];
     vec_unpack(one, *v);
-    UNROLL for (int i = 0; i < Q; i++) y[to + i] = DONE_OF(epilogue(one[i], bias, k, z, to + i), k);
+    UNROLL for (int i = 0; i < Q; i++) finish_one(ep, k, to + i, one[i]);
 #else
-    vec b = (vec)(BIAS && EPILOGUE_HERE ? out_load(bias + k) : 0);
-    store_columns(y + to, finish_lanes(*v, b, z, to), k);
+    finish_columns(ep, k, to, v);
 #endif
 }
 
 HOT void make_item(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
                    const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y, offset_t item SCALE_PARAMETER) {
     acc_t lines[CG * LINES * LINE] __attribute__((aligned(64)));
+    const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
     Item at = find_item(item);
     int h0 = at.p * STR_H - PAD_T, w0 = at.q * STR_W - PAD_L;
     NO_UNROLL for (int c = 0; c < CG; c++)
@@ -215,8 +214,7 @@ HOT void make_item(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
                 NO_UNROLL for (int c = 0; c < CG; c++)
                     add_channel(acc, lines + (c * LINES + p * STR_H) * LINE, columns, taps, c, met);
                 FOR_TILE(a, b, j)
-                    store_vector(y, bias, z, k + a, Z_AT(at.n, k + a, at.p + p + b, at.q + columns[j]), &acc[a][b][j]
-                                                  SCALE_ARGUMENT);
+                    store_vector(ep, k + a, Z_AT(at.n, k + a, at.p + p + b, at.q + columns[j]), &acc[a][b][j]);
             }
 }
 

@@ -64,18 +64,14 @@ INLINE void keep_sums(acc_t sums[KG][RUN], vec acc[KG][TW], const Step *at) {
     FOR_STEP(a, j) vec_store(sums[a] + at->sums + j * VECTOR, acc[a][j]);
 }
 
-INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, vec acc[KG][TW],
-                       const Step *at, int n, int k0 SCALE_PARAMETER) {
-    FOR_STEP(a, j) {
-        const offset_t to = ((offset_t)n * K + k0 + a) * PIXELS + at->pixels[j];
-        const vec b = (vec)(BIAS && EPILOGUE_HERE ? out_load(bias + k0 + a) : 0);
-        store_columns(y + to, finish_lanes(acc[a][j], b, z, to), k0 + a);
-    }
+INLINE void store_sums(Epilogue ep, vec acc[KG][TW], const Step *at, int n, int k0) {
+    FOR_STEP(a, j) finish_columns(ep, k0 + a, ((offset_t)n * K + k0 + a) * PIXELS + at->pixels[j], &acc[a][j]);
 }
 
 HOT void make_item(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
                    const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y, offset_t item SCALE_PARAMETER) {
     acc_t sums[KG][RUN] __attribute__((aligned(64)));
+    const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
     const int from = (int)(item % Q_BLOCKS) * RUN, width = PIXELS - from < RUN ? PIXELS - from : RUN;
     const int group = (int)(item / Q_BLOCKS % (K / KG)), n = (int)(item / Q_BLOCKS / (K / KG));
     x += ((offset_t)n * C + group * CG) * PIXELS, w += group * KG * CW;
@@ -91,7 +87,7 @@ HOT void make_item(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             if (CG % CHANNELS == 0 || c0 + CHANNELS <= CG) add_channels(acc, x, &at, w, c0, CHANNELS);
             else add_channels(acc, x, &at, w, c0, CG % CHANNELS);
             if (c0 + CHANNELS < CG) keep_sums(sums, acc, &at);
-            else store_sums(y, bias, z, acc, &at, n, group * KG SCALE_ARGUMENT);
+            else store_sums(ep, acc, &at, n, group * KG);
         }
 }
 

@@ -48,18 +48,19 @@ BOUNDED_KERNEL(grouped_mma, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y SCALE_PARAMETER) {
     SHARED_ARRAY(shared);
+    const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
     const Place at = find_place(GROUP(0));
     const int lane = THREAD(0) % 32, warp = THREAD(0) / 32, slice = warp / WM, k = slice * SLICE;
     Filter filter;
     stage_x(shared, x, at);
     ASYNC_COMMIT();
     find_filter(filter, w + (offset_t)(at.k0 / SLICE + slice) * (W_WORDS * 32), lane);
-    const Channels its = find_channels(bias, at.k0 + k, lane SCALE_ARGUMENT);
+    const Channels its = find_channels(ep, at.k0 + k, lane);
     ASYNC_WAIT(0);
     BARRIER();
     NO_UNROLL for (int strip = warp % WM; strip < STRIPS; strip += WM) {
         acc_t acc[PT][KT][4];
         sum_up(acc, shared, filter, strip, slice, lane);
-        store_strip(y, z, shared, at, k, ROW_OF(strip) * WB + COLUMN_OF(strip), lane, acc, &its);
+        store_strip(ep, shared, at, k, ROW_OF(strip) * WB + COLUMN_OF(strip), lane, acc, &its);
     }
 }

@@ -19,8 +19,8 @@
 #define TURNS_OUT 0
 #endif
 
-INLINE void store_strip(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int first,
-                        int lane, acc_t acc[PT][KT][4], const Channels *its) {
+INLINE void store_strip(Epilogue ep, SHARED acc_t *sums, Place at, int k, int first, int lane, acc_t acc[PT][KT][4],
+                        const Channels *its) {
     UNROLL for (int i = 0; i < PT; i++)
         UNROLL for (int h = 0; h < 2; h++) {
             const int px = PIXEL_AT(first, i, h, lane), p = at.p0 + px / WB, q = at.q0 + px % WB;
@@ -30,17 +30,17 @@ INLINE void store_strip(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *s
                 UNROLL for (int e = 0; e < 2; e++) {
                     const offset_t to = Z_AT(at.n, own + 8 * j + e, p, q);
                     acc_t v = acc[i][j][2 * h + e];
-                    if (EPILOGUE_HERE && (!ADD || inside)) v = before_pool_by(v, its->bias[2 * j + e], z, to);
-                    out[e] = DONE_BY(v, its->scale[2 * j + e]);
+                    if (EPILOGUE_HERE && (!ADD || inside)) v = before_pool_by(v, its->bias[2 * j + e], ep, to);
+                    out[e] = done_by(v, its->scale[2 * j + e]);
 #if !TURNS_OUT
-                    if (inside) y[to] = out[e];
+                    if (inside) ep.y[to] = out[e];
 #endif
                 }
 #if TURNS_OUT
                 const unsigned two = turned_matrix(out[0] | (unsigned)out[1] << 16);
                 const int column = q - lane / 4 + lane % 4 * 2;
                 if (p < P && column < Q)
-                    *(unsigned *)(y + Z_AT(at.n, at.k0 + k + 8 * j + lane / 4, p, column)) = two;
+                    *(unsigned *)(ep.y + Z_AT(at.n, at.k0 + k + 8 * j + lane / 4, p, column)) = two;
 #endif
             }
         }
@@ -48,8 +48,8 @@ INLINE void store_strip(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *s
 
 #elif TURNED > 1 && defined(__CUDACC__)
 
-INLINE void store_strip(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *sums, Place at, int k, int first,
-                        int lane, acc_t acc[PT][KT][4], const Channels *its) {
+INLINE void store_strip(Epilogue ep, SHARED acc_t *sums, Place at, int k, int first, int lane, acc_t acc[PT][KT][4],
+                        const Channels *its) {
     // Behind the exchange: which of TURNED bundles, and which of its runs.
     const int bundle = lane % TURNED, run = lane % 4 / TURNED * TURNED;
     UNROLL for (int i = 0; i < PT; i++)
@@ -66,7 +66,7 @@ INLINE void store_strip(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *s
                         UNROLL for (int j = 0; j < RUN_OUT; j++) {
                             v[j] = acc[i][piece + j / 2][2 * h + j % 2];
                             if (EPILOGUE_HERE && (!ADD || inside))
-                                v[j] = before_pool_by(v[j], its->bias[2 * piece + j], z, to + channel + j);
+                                v[j] = before_pool_by(v[j], its->bias[2 * piece + j], ep, to + channel + j);
                         }
                         words_of_run(words[u], v, its->scale + 2 * piece);
                     }
@@ -75,7 +75,7 @@ INLINE void store_strip(GLOBAL done_t *y, const GLOBAL out_t *z, SHARED acc_t *s
 #endif
                     UNROLL for (int u = 0; u < TURNED; u += 2) swap_runs(words[u], words[u + 1], 1, lane);
                     const int channel = 8 * ((b + bundle) * NT + g) + run * RUN_OUT;
-                    if (inside) store_run(TURNED * RUN_WORDS, (GLOBAL unsigned *)(y + to + channel), words[0]);
+                    if (inside) store_run(TURNED * RUN_WORDS, (GLOBAL unsigned *)(ep.y + to + channel), words[0]);
                 }
         }
 }

@@ -118,8 +118,8 @@ INLINE void sum_up(SHARED acc_t *shared, const GLOBAL acc_t *x, const GLOBAL acc
 }
 
 // Sum up, finish and store outputs from `out` on.
-INLINE void make_tile(GLOBAL out_t *y, const GLOBAL acc_t *x, const GLOBAL acc_t *w, const GLOBAL out_t *bias,
-                      const GLOBAL out_t *z, SHARED acc_t *shared, int group, int k0, int out) {
+INLINE void make_tile(Epilogue ep, const GLOBAL acc_t *x, const GLOBAL acc_t *w, SHARED acc_t *shared, int group,
+                      int k0, int out) {
     acc_t v = POOL_NOTHING;  // of an output; where that takes some passes a thread has no other
     NO_UNROLL for (int pass = 0; pass < PASSES; pass++) {
         sum_up(shared, x, w, group, k0, out, pass);
@@ -130,13 +130,13 @@ INLINE void make_tile(GLOBAL out_t *y, const GLOBAL acc_t *x, const GLOBAL acc_t
             for (int cell = pass * COLUMNS; cell < last; cell++) {
                 const Pixel at = find_pixel(out + next, cell);
                 if (!at.inside) continue;
-                const acc_t sum = before_pool(shared[k * PITCH + next * CELLS + cell - pass * COLUMNS], bias, k_all, z,
+                const acc_t sum = before_pool(shared[k * PITCH + next * CELLS + cell - pass * COLUMNS], ep, k_all,
                                               Z_AT(at.n, k_all, at.p, at.q));
                 if (POOL) pool_take(&v, sum);
                 else v = sum;
             }
             if (pass < PASSES - 1) continue;
-            y[Y_AT((out + next) / (YP * YQ), k_all, (out + next) / YQ % YP, (out + next) % YQ)] = pool_mean(v);
+            ep.y[Y_AT((out + next) / (YP * YQ), k_all, (out + next) / YQ % YP, (out + next) % YQ)] = pool_mean(v);
             v = POOL_NOTHING;
         }
         BARRIER();
@@ -160,9 +160,10 @@ BOUNDED_KERNEL(fallback, THREADS, 1)
     CHAIN_WAIT();
     const int all = unfit(load_fresh(found + 1), (offset_t)N * H * W * C_ALL);
     const int tiles = largest_of_block(row | all, any) ? TILES : 0;
+    const Epilogue ep = {bias, z, y};
     NO_UNROLL for (int tile = GROUP(0); tile < tiles; tile += GROUPS(0)) {
         const int k0 = tile % K_TILES * KB, group = tile / K_TILES % GROUPS_;
         if (all || any_unfit(misfits + group * W_ROWS, k0, min(k0 + KB, K), 1))
-            make_tile(y, x, exact, bias, z, shared, group, k0, tile / K_TILES / GROUPS_ * OUTS_AT_ONCE);
+            make_tile(ep, x, exact, shared, group, k0, tile / K_TILES / GROUPS_ * OUTS_AT_ONCE);
     }
 }

@@ -58,8 +58,7 @@
 #endif
 
 // Sum up a tile, by those who multiply: into the tile of sums; or (FINISH) they store y.
-INLINE void sum_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared, const Block *b,
-                     Ring *ring, int team, int thread SCALE_PARAMETER) {
+INLINE void sum_tile(Epilogue ep, shared_t shared, const Block *b, Ring *ring, int team, int thread) {
     acc_t sums[SUM_WORDS];
     int moves[2];
     find_moves(moves, b, team, thread);
@@ -68,9 +67,9 @@ INLINE void sum_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL ou
         asm volatile("" : WG_FORM(sums[i]) :: "memory");  // before the products, also where a loop of one turn is none
     }
 #if BRINGS
-    bring_rows(z + b->at.group * K + b->channels, shared, b, team / WM, team % WM * 128 + thread);
+    bring_rows(ep.z + b->at.group * K + b->channels, shared, b, team / WM, team % WM * 128 + thread);
 #else
-    ask_for_residual(z, shared, b);
+    ask_for_residual(ep.z, shared, b);
 #endif
 #if SLID
     const Edges edges = find_padding(b, team, thread);
@@ -82,10 +81,10 @@ INLINE void sum_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL ou
 #endif
 #if FINISH == OWN
     if (STORES != STORE_WORDS && !STAYS && !BRINGS) TEAMS_SYNC();  // nobody reads buffers any more: rows lie there
-    store_own(y, bias, z, shared, b, sums, team, thread SCALE_ARGUMENT);
+    store_own(ep, shared, b, sums, team, thread);
 #elif FINISH == MET
     send_shares(shared, b, sums, team, thread);
-    store_shares(y, bias, z, shared, b, THREAD(0) SCALE_ARGUMENT);
+    store_shares(ep, shared, b, THREAD(0));
 #else
     if (TEAMS > 1) TEAMS_SYNC();  // no team reads buffers any more
     write_sums(shared, sums, team, thread);
@@ -94,11 +93,11 @@ INLINE void sum_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL ou
 }
 
 // Sum up the block's tiles.
-INLINE void sum_tiles(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w,
-                      shared_t shared, const Block *b, int team, int thread SCALE_PARAMETER) {
+INLINE void sum_tiles(Epilogue ep, const GLOBAL unsigned char *w, shared_t shared, const Block *b, int team,
+                      int thread) {
     Block here = *b;
     Ring ring = {0, 0, 0, 0};
-    do sum_tile(y, bias, z, shared, &here, &ring, team, thread SCALE_ARGUMENT);
+    do sum_tile(ep, shared, &here, &ring, team, thread);
     while (go_on(&here, w));
 }
 
@@ -176,8 +175,7 @@ INLINE void exchange_rows(shared_t shared, const Block *b, int team, int warp, i
 
 // Fill the tile of sums, or (OWN, MET) store y: here roles part (those of a block that stays for all of its tiles), and
 // where there is a tile they meet again.
-INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w,
-                   shared_t shared, const Block *b SCALE_PARAMETER) {
+INLINE void sum_up(Epilogue ep, const GLOBAL unsigned char *w, shared_t shared, const Block *b) {
     const int team = __shfl_sync(0xffffffffu, THREAD(0) / 128, 0), thread = THREAD(0) % 128, warp = thread / 32;
     const int sends = team == TEAMS && warp == 0, sender = THREAD(0) == 128 * TEAMS;
     begin_block(shared, b, sender);
@@ -189,14 +187,14 @@ INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_
     } else {
         MORE_REGISTERS(REGS_SUMMING);
         make_ready(shared, b, 0, THREAD(0));
-        sum_tiles(y, bias, z, w, shared, b, team, thread SCALE_ARGUMENT);
+        sum_tiles(ep, w, shared, b, team, thread);
     }
 #else
     if (sends) send_all(shared, b, w, sender);
     const int other = THREAD(0) - (team == TEAMS ? 32 : 0);  // number among all but the sender's warp
     make_ready(shared, b, sends, other);
     if (!GATHERS && !MAPPED && !sends) copy_all(shared, b, team, thread, other);
-    if (team < TEAMS) sum_tiles(y, bias, z, w, shared, b, team, thread SCALE_ARGUMENT);
+    if (team < TEAMS) sum_tiles(ep, w, shared, b, team, thread);
 #endif
 #if FINISH == BY_TILE
 #if SLID
@@ -228,13 +226,14 @@ BOUNDED_KERNEL(hopper, THREADS, MIN_BLOCKS)
     CHAIN_BEGIN();
     if (PRODUCTS == HALVES) CHAIN_NEXT();
     const Block b = find_block(GROUP(0), X_ADDRESS, w, X_MOVED);
-    sum_up(y, bias, z, w, shared, &b SCALE_ARGUMENT);
+    const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
+    sum_up(ep, w, shared, &b);
 #if COMBINE == LAST
     SHARED_FLAG(is_last);
 #else
     SHARED int *is_last = 0;
 #endif
-    if (FINISH == BY_TILE) store_tile(y, bias, z, partial, arrived, is_last, &b, shared SCALE_ARGUMENT);
+    if (FINISH == BY_TILE) store_tile(ep, partial, arrived, is_last, &b, shared);
 #ifdef __CUDACC__
     if (SC > 1 && FINISH == BY_TILE) CLUSTER_WAIT();  // nobody leaves before its rows are copied
 #endif

@@ -51,7 +51,7 @@ INLINE void add_words(acc_t sums[WG_WORDS], const unsigned words[4], int px, con
 INLINE void round_sums(unsigned words[4], const acc_t sums[WG_WORDS], int px) {
     UNROLL for (int m = 0; m < 4; m++) {
         const int at = min(px / 2 + m * 2, WG_WORDS - 2);  // the last 8 pixels may be all
-        words[m] = (unsigned)y_of(sums[at]) | (unsigned)y_of(sums[at + 1]) << 16;
+        words[m] = (unsigned)narrowed(sums[at]) | (unsigned)narrowed(sums[at + 1]) << 16;
     }
 }
 #elif OUT_BYTES == 1
@@ -226,22 +226,21 @@ INLINE void store_planes(GLOBAL done_t *y, shared_t shared, const Block *b, acc_
 #endif
 
 // Finish and store the sums of a thread (wgmma.h: which they are).
-INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared,
-                      const Block *b, acc_t sums[WG_WORDS], int team, int thread SCALE_PARAMETER) {
+INLINE void store_own(Epilogue ep, shared_t shared, const Block *b, acc_t sums[WG_WORDS], int team, int thread) {
     const int lane = thread % 32, warp = thread / 32, k_warp = team % WM * 64 + warp * 16;
     const int k_sum = k_warp + FIRST_OF(lane);
     const int k_tile = b->at.group * K + b->channels, first = Y_NHWC ? k_tile + (STORES == STORE_WORDS ? k_sum : 0) : 0;
-    Added added = {z + first, {0, 0}};
-    y += SHARE_AT(b->at) + first;
+    Added added = {ep.z + first, {0, 0}};
+    GLOBAL done_t *y = ep.y + (SHARE_AT(b->at) + first);
     asm volatile("" : "+l"(y));  // worked out once
 #if ADDS
     UNROLL for (int i = 0; i < 2; i++)
-        if (BIAS) added.bias[i] = out_load(bias + k_tile + min(k_sum + i * SECOND, K - 1 - b->channels));
+        if (BIAS) added.bias[i] = out_load(ep.bias + k_tile + min(k_sum + i * SECOND, K - 1 - b->channels));
 #else
     UNROLL for (int i = 0; i < WG_WORDS; i++) {
         const int k = k_tile + min(k_sum + i / 2 % 2 * SECOND, K - 1 - b->channels);
-        sums[i] = epilogue(sums[i], bias, k, 0, 0);
-        if (REQUANT) sums[i] = DONE_OF(sums[i], k);
+        sums[i] = epilogue(sums[i], ep, k, 0);
+        if (REQUANT) sums[i] = done_of(sums[i], ep, k);
     }
 #endif
 #if STORES == STORE_WORDS
@@ -259,9 +258,9 @@ INLINE void store_own(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL o
 #define TWO_AT_ONCE (Y_VECTOR && K % 2 == 0)
 #define RESIDUAL_PAIRS (ADDS && TWO_AT_ONCE)  // two numbers of it at once, on their way with the shares
 #if RESIDUAL_PAIRS
-#define FINISHED(v, k, at, more) before_pool_of(v, BIAS ? out_load(bias + (k)) : 0, out_widened(more))
+#define FINISHED(v, k, to, more) before_pool_of(v, BIAS ? out_load(ep.bias + (k)) : 0, out_widened(more))
 #else
-#define FINISHED(v, k, at, more) epilogue(v, bias, k, z, at)
+#define FINISHED(v, k, to, more) epilogue(v, ep, k, to)
 #endif
 
 // Send a thread's shares (wgmma.h: which they are) to the blocks that finish them.
@@ -276,10 +275,9 @@ INLINE void send_shares(shared_t shared, const Block *b, const acc_t sums[WG_WOR
 }
 
 // Add up the shares of this block's pixels, finish and store them; by all threads that multiply.
-INLINE void store_shares(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, shared_t shared,
-                         const Block *b, int thread SCALE_PARAMETER) {
+INLINE void store_shares(Epilogue ep, shared_t shared, const Block *b, int thread) {
     bar_wait_cluster(MEET, 0);
-    y += SHARE_AT(b->at);
+    ep.y += SHARE_AT(b->at);
     NO_UNROLL for (int item = thread; item < pairs_of(b->sc) * FOURS; item += 128 * TEAMS) {
         const int pair = item / FOURS, four = item % FOURS, k = b->channels + four / 8 * 16 + four % 8 * 2;
         acc_t v[4] = {0, 0, 0, 0};
@@ -288,7 +286,8 @@ INLINE void store_shares(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBA
 #if RESIDUAL_PAIRS
         out_t more[2][2];
         UNROLL for (int e = 0; e < 2; e++)
-            if (pixels[e] >= 0 && IS_CHANNEL(k)) load_run(2, more[e], z + element_of(b->at.group * K + k, pixels[e]));
+            if (pixels[e] >= 0 && IS_CHANNEL(k))
+                load_run(2, more[e], ep.z + element_of(b->at.group * K + k, pixels[e]));
 #endif
         UNROLL for (int sc = 0; sc < SC; sc++) {
             acc_t share[4];
@@ -301,10 +300,10 @@ INLINE void store_shares(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBA
             done_t outs[2];
             UNROLL for (int h = 0; h < 2; h++) {
                 const int is_one = pixels[e] >= 0 && IS_CHANNEL(k + h);
-                if (is_one) outs[h] = DONE_OF(FINISHED(v[h * 2 + e], k_all + h, to + h, more[e][h]), k_all + h);
-                if (is_one && !TWO_AT_ONCE) y[to + h] = outs[h];
+                if (is_one) outs[h] = done_of(FINISHED(v[h * 2 + e], k_all + h, to + h, more[e][h]), ep, k_all + h);
+                if (is_one && !TWO_AT_ONCE) ep.y[to + h] = outs[h];
             }
-            if (TWO_AT_ONCE && pixels[e] >= 0 && IS_CHANNEL(k)) store_run(2, y + to, outs);
+            if (TWO_AT_ONCE && pixels[e] >= 0 && IS_CHANNEL(k)) store_run(2, ep.y + to, outs);
         }
     }
 }

@@ -2,8 +2,7 @@
 // one step after the other by all threads, a barrier between them. To check the family where there is no such GPU.
 
 // Fill the tile of sums; each block of a cluster works out all of its shares.
-INLINE void sum_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const GLOBAL unsigned char *w,
-                   shared_t shared, const Block *b SCALE_PARAMETER) {
+INLINE void sum_up(Epilogue ep, const GLOBAL unsigned char *w, shared_t shared, const Block *b) {
     const int team = THREAD(0) / 128, thread = THREAD(0) % 128;
     acc_t sums[SUM_WORDS];
     int moves[2];

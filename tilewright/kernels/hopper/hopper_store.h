@@ -83,29 +83,23 @@ INLINE int pixel_of(shared_t shared, int row, int column) {
 }
 
 // Finish a run of outputs, from an element of the tile on, and store it; or hand partial sums on.
-INLINE void finish_run(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b, int row,
-                       int column, int pixel, const acc_t v[RUN_OUT] SCALE_PARAMETER) {
+INLINE void finish_out(Epilogue ep, const Block *b, int row, int column, int pixel, acc_t v[RUN_OUT]) {
     const int k = b->channels + (Y_NHWC ? column : row), k_all = b->at.group * K + k;
     if (k < K && pixel >= 0) {
-        const offset_t to = element_of(k_all, pixel);
-        y += SHARE_AT(b->at) + to;
+        const offset_t to = SHARE_AT(b->at) + element_of(k_all, pixel);
 #if Y_VECTOR
-        acc_t done[RUN_OUT];
-        done_t out[RUN_OUT];
-        UNROLL for (int i = 0; i < RUN_OUT; i++) done[i] = v[i];
-        if (EPILOGUE_HERE) before_pool_run(RUN_OUT, done, bias, k_all, 1, z, to);
-        UNROLL for (int i = 0; i < RUN_OUT; i++) out[i] = DONE_OF(done[i], k_all + i);
-        store_run(RUN_OUT, y, out);
+        finish_run(RUN_OUT, ep, k_all, 1, to, v);
 #else
-        UNROLL for (int i = 0; i < RUN_OUT; i++) y[i] = DONE_OF(epilogue(v[i], bias, k_all + i, z, to + i), k_all + i);
+        GLOBAL done_t *y = ep.y + to;
+        UNROLL for (int i = 0; i < RUN_OUT; i++) y[i] = done_of(epilogue(v[i], ep, k_all + i, to + i), ep, k_all + i);
 #endif
     }
 }
 
 #if POOL_HERE
 // Store what the pool makes of each whole window of the tile.
-INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
-                       GLOBAL unsigned *arrived, SHARED int *is_last, const Block *b, shared_t shared SCALE_PARAMETER) {
+INLINE void store_tile(Epilogue ep, GLOBAL acc_t *partial, GLOBAL unsigned *arrived, SHARED int *is_last,
+                       const Block *b, shared_t shared) {
     const int wide = WINDOWS(TILE_COLUMNS), windows = WINDOWS(TILE_ROWS) * wide;
     const int fast = Y_NHWC ? KT : windows, slow = Y_NHWC ? windows : KT;
     const int row = b->px0 / WR, n = row / HR, p0 = row % HR, q0 = b->px0 % WR;
@@ -117,17 +111,17 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
         if (b->channels + k < K && n < N && yp < YP && yq < YQ) {
             acc_t pooled[RUN_OUT];
             done_t out[RUN_OUT];
-            GLOBAL done_t *to = y + Y_AT(n, k_all, yp, yq);
+            GLOBAL done_t *to = ep.y + Y_AT(n, k_all, yp, yq);
             UNROLL for (int c = 0; c < RUN_OUT; c++) pooled[c] = POOL_NOTHING;
             UNROLL for (int cell = 0; cell < POOL_SIZE * POOL_SIZE; cell++) {
                 const int i = i0 + cell / POOL_SIZE, j = j0 + cell % POOL_SIZE, place = i * TILE_WIDTH + j;
                 acc_t v[RUN_OUT];
                 add_up(v, shared, b->sc, Y_NHWC ? place : k, Y_NHWC ? k : place);
                 UNROLL for (int c = 0; c < RUN_OUT; c++)
-                    pool_take(&pooled[c], before_pool(v[c], bias, k_all + c, z, Z_AT(n, k_all + c, p0 + i, q0 + j)));
+                    pool_take(&pooled[c], before_pool(v[c], ep, k_all + c, Z_AT(n, k_all + c, p0 + i, q0 + j)));
             }
             UNROLL for (int c = 0; c < RUN_OUT; c++) {
-                out[c] = DONE_OF(pool_mean(pooled[c]), k_all + c);
+                out[c] = done_of(pool_mean(pooled[c]), ep, k_all + c);
                 if (!Y_VECTOR) to[c] = out[c];
             }
             if (Y_VECTOR) store_run(RUN_OUT, to, out);
@@ -147,8 +141,8 @@ INLINE void add_parts(acc_t v[RUN_OUT], const GLOBAL acc_t *part) {
 }
 
 // Store this block's rows of the tile. LAST: shares of the grid meet in memory, the block that arrives last adds them.
-INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL acc_t *partial,
-                       GLOBAL unsigned *arrived, SHARED int *is_last, const Block *b, shared_t shared SCALE_PARAMETER) {
+INLINE void store_tile(Epilogue ep, GLOBAL acc_t *partial, GLOBAL unsigned *arrived, SHARED int *is_last,
+                       const Block *b, shared_t shared) {
     const int rows = rows_of(b->sc), first = b->sc * MINE;
     GLOBAL acc_t *parts = partial + (offset_t)b->at.tile * SG * (SLOW * FAST) + first * FAST;
     int whole = 1;
@@ -174,8 +168,7 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
             UNROLL for (int i = 0; i < OF_ROW; i++) {
                 const int column = from + i * 32;
                 if (column < FAST)
-                    finish_run(y, bias, z, b, first + row, column, pixel_of(shared, first + row, column),
-                               v[i] SCALE_ARGUMENT);
+                    finish_out(ep, b, first + row, column, pixel_of(shared, first + row, column), v[i]);
             }
         }
 #else
@@ -191,7 +184,7 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
         }
         UNROLL for (int i = 0; i < RUNS_AT_ONCE; i++) {
             const int at = e + i * (THREADS * RUN_OUT);
-            if (at < count) finish_run(y, bias, z, b, first + at / FAST, at % FAST, pixel[i], v[i] SCALE_ARGUMENT);
+            if (at < count) finish_out(ep, b, first + at / FAST, at % FAST, pixel[i], v[i]);
         }
     }
 #endif

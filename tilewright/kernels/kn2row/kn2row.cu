@@ -73,8 +73,7 @@ INLINE void keep_taps(SHARED acc_t *ring, acc_t acc[MT][PT][4], int row0, int fi
 }
 
 // Finish the outputs whose last row of x came with this step.
-INLINE void add_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const SHARED acc_t *ring,
-                   Place at, int row0 SCALE_PARAMETER) {
+INLINE void add_up(Epilogue ep, const SHARED acc_t *ring, Place at, int row0) {
     NO_UNROLL for (int item = THREAD(0); item < K * RB * WB; item += THREADS) {
         const int k = item / (RB * WB), q = item % WB, p = row0 + item / WB % RB - (TAP_R - 1) * DIL_H;
         if (p < 0 || p >= HB) continue;
@@ -88,7 +87,7 @@ INLINE void add_up(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_
             slot += DIL_H;
             if (slot >= RING) slot -= RING;
         }
-        finish(y, bias, z, at, k, p, q, sum SCALE_ARGUMENT);
+        finish(ep, at, k, p, q, sum);
     }
 }
 
@@ -97,6 +96,7 @@ BOUNDED_KERNEL(kn2row, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y SCALE_PARAMETER) {
     SHARED_ARRAY(shared);
+    const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
     SHARED acc_t *ring = shared + W_STAGED;
     const Place at = find_place(GROUP(0));
     const int lane = THREAD(0) % 32, warp = THREAD(0) / 32, share = warp % SPLIT;
@@ -114,6 +114,6 @@ BOUNDED_KERNEL(kn2row, THREADS, MIN_BLOCKS)
             UNROLL for (int i = 0; i < ROWS; i++) keep_taps(ring, acc[i], turn * RB + i, first, share, lane);
         }
         BARRIER();
-        add_up(y, bias, z, ring, at, turn * RB SCALE_ARGUMENT);
+        add_up(ep, ring, at, turn * RB);
     }
 }

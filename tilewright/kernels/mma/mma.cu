@@ -142,6 +142,7 @@ BOUNDED_KERNEL(mma, THREADS, MIN_BLOCKS)
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y, GLOBAL acc_t *RESTRICT partial,
  GLOBAL unsigned *RESTRICT arrived SCALE_PARAMETER) {
     TILE_ARRAY(shared);
+    const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
     Lane me = find_lane();
     Place at = find_place(GROUP(0));
 #if X_WAY == PLANES
@@ -196,7 +197,7 @@ BOUNDED_KERNEL(mma, THREADS, MIN_BLOCKS)
 #endif
     if (whole) UNROLL for (int g = 0; g < OUTS / SB / SC; g++) {
         int out = (g * SC + at.sc) * SB + me.share;
-        finish_out(y, bias, z, at, out_m(me, out), out_n(me, out), mine[g] SCALE_ARGUMENT);
+        finish_out(ep, at, out_m(me, out), out_n(me, out), mine[g]);
     }
     CLUSTER_LEAVE();
 }

@@ -10,26 +10,21 @@ INLINE offset_t y_at(Place at, int k, int px) {
 }
 
 // Finish a thread's output, or hand its partial sum on. (No early return: PoCL miscompiles it here.)
-INLINE void finish_out(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, Place at, int m, int n,
-                       acc_t v[4] SCALE_PARAMETER) {
+INLINE void finish_out(Epilogue ep, Place at, int m, int n, acc_t v[4]) {
     const int k = at.k0 + (Y_NHWC ? n : m), px = at.q0 + (Y_NHWC ? m : n), group = at.group * K;
     const int whole = (K % KB == 0 || k < K) && (PIXELS % PB == 0 || px < PIXELS);
-    y += SHARE_AT(at);
+    ep.y += SHARE_AT(at);
 #if Y_VECTOR
     if (whole) {
         done_t out[4];
         const offset_t to = y_at(at, group + k, px);
-        if (EPILOGUE_HERE) before_pool_run(4, v, bias, group + k, Y_NHWC, z, to);
-        UNROLL for (int i = 0; i < 4; i++) out[i] = DONE_OF(v[i], group + k + (Y_NHWC ? i : 0));
-        store4(y + to, out);
+        finished_run(4, out, ep, group + k, Y_NHWC, to, v);
+        store4(ep.y + to, out);
     }
 #else
     UNROLL for (int i = 0; i < 4; i++) {
         int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i);
-        if (whole && ki < K && pi < PIXELS) {
-            offset_t to = y_at(at, group + ki, pi);
-            y[to] = DONE_OF(EPILOGUE_HERE ? before_pool(v[i], bias, group + ki, z, to) : v[i], group + ki);
-        }
+        if (whole && ki < K && pi < PIXELS) finish_one(ep, group + ki, y_at(at, group + ki, pi), v[i]);
     }
 #endif
 }

@@ -177,6 +177,7 @@ BOUNDED_KERNEL(narrow, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y) {
     SHARED_ARRAY(shared);
+    const Epilogue ep = {bias, z, y};
     const Place at = find_place(GROUP(0));
     const int share = THREAD(0) / TEAM, team = THREAD(0) % TEAM;
     UNROLL_BY(4) for (int i = THREAD(0) * 4; i < C * TAPS4; i += THREADS * 4) async_copy4(shared + i, w + i, 1);
@@ -194,5 +195,5 @@ BOUNDED_KERNEL(narrow, THREADS, MIN_BLOCKS)
         sum_up(acc, me, filter, 0);
     join_shares(acc, shared, team, share);
     if (share > 0) return;
-    FOR_SUMS(k, b, j) finish(y, bias, z, at, k, team / BW * TH + b, team % BW * TW + j, acc[k][b][j]);
+    FOR_SUMS(k, b, j) finish(ep, at, k, team / BW * TH + b, team % BW * TW + j, acc[k][b][j]);
 }

@@ -51,11 +51,12 @@ BOUNDED_KERNEL(planar, THREADS, MIN_BLOCKS)
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y) {
     ALIGNED_ARRAY(shared);
     CHAIN_WAIT();
-    make_tiles(shared, x, w, bias, z, y);
+    const Epilogue ep = {bias, z, y};
+    make_tiles(shared, x, w, ep);
 #if SC > 1
     const Block b = find_block(GROUP(0));
     CLUSTER_BARRIER();  // all shares are there
-    add_tiles(y, bias, z, shared, &b);
+    add_tiles(ep, shared, &b);
     CLUSTER_READ();  // nobody leaves before its sums are read
     CLUSTER_LEAVE();
 #endif

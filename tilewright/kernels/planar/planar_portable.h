@@ -20,8 +20,8 @@ INLINE void multiply_step(acc_t *sums, const SHARED unsigned char *rows, const S
 }
 
 // Fill a tile; each block of a cluster works out all of its shares.
-INLINE void fill_tile(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
-                      const GLOBAL out_t *bias, const GLOBAL out_t *z, const Block *b) {
+INLINE void fill_tile(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w, Epilogue ep,
+                      const Block *b) {
     const Lane me = find_lane(b, THREAD(0) / 32, THREAD(0) % 32);
     const int multiplies = THREAD(0) < 128 * TEAMS && me.there[0];
     acc_t sums[SUMS], part[SUMS];
@@ -42,17 +42,16 @@ INLINE void fill_tile(SHARED unsigned char *shared, const GLOBAL in_t *x, const 
         for (int i = 0; i < SUMS; i++) sums[i] += part[i];
     }
     BARRIER();
-    if (multiplies) keep_sums(shared + TILE_FROM, sums, b, me, bias, z);
+    if (multiplies) keep_sums(shared + TILE_FROM, sums, b, me, ep);
     BARRIER();
 }
 
-INLINE void make_tiles(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
-                       const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL done_t *y) {
+INLINE void make_tiles(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w, Epilogue ep) {
     for (int id = GROUP(0); id < TILES * SC; id += GROUPS(0)) {
         const Block b = find_block(id);
-        fill_tile(shared, x, w, bias, z, &b);
+        fill_tile(shared, x, w, ep, &b);
 #if SC == 1
-        store_tile(y, shared + TILE_FROM, &b);
+        store_tile(ep.y, shared + TILE_FROM, &b);
         BARRIER();
 #endif
     }

@@ -9,8 +9,7 @@
 
 #define TILE_OF(type, shared) ((SHARED type *)(shared))
 
-INLINE void keep_sums(SHARED unsigned char *tile, const acc_t sums[SUMS], const Block *b, Lane me,
-                      const GLOBAL out_t *bias, const GLOBAL out_t *z) {
+INLINE void keep_sums(SHARED unsigned char *tile, const acc_t sums[SUMS], const Block *b, Lane me, Epilogue ep) {
     if (!me.there[0]) return;
     UNROLL for (int i = 0; i < SUMS / 2; i++) {
         const int row = i / 2 * 8 + me.t * 2 + i % 2;
@@ -25,12 +24,12 @@ INLINE void keep_sums(SHARED unsigned char *tile, const acc_t sums[SUMS], const 
         SHARED done_t *to = TILE_OF(done_t, tile);
         const int k = b->k0 + row, aligned = HW % 2 == 0 || (i % 2 == 0 && me.there[1]);
         if (K % KB && k >= K) continue;
-        const acc_t added = BIAS ? out_load(bias + k) : 0;
+        const acc_t added = BIAS ? out_load(ep.bias + k) : 0;
         done_t out[2];
         const offset_t first = Y_OF(b, me.image[0], row) + me.pixel[0];
         const offset_t second = PAIRED ? first + 1 : Y_OF(b, me.image[1], row) + me.pixel[1];
-        out[0] = DONE_OF(before_pool_by(v[0], added, z, first), k);
-        out[1] = DONE_OF(before_pool_by(v[1], added, z, me.there[1] ? second : first), k);  // nothing past the last
+        out[0] = done_of(before_pool_by(v[0], added, ep, first), ep, k);
+        out[1] = done_of(before_pool_by(v[1], added, ep, me.there[1] ? second : first), ep, k);  // none past the last
 #endif
         if (PAIRED && aligned) {
             store_run(2, to + at, out);
@@ -53,8 +52,7 @@ INLINE void add_shares(acc_t v[RUN], SHARED unsigned char *shared, int at) {
 #endif
 }
 
-INLINE void add_tiles(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z,
-                      SHARED unsigned char *shared, const Block *b) {
+INLINE void add_tiles(Epilogue ep, SHARED unsigned char *shared, const Block *b) {
     // Images of y are multiples of 16 bytes, and MINE of 4: so are the outputs of an image that a block finishes.
     const int row0 = b->sc * MINE, count = (K % KB ? min(MINE, b->channels - row0) : MINE) * HW;
     NO_UNROLL for (int i = THREAD(0) * RUN; i < b->images * count; i += THREADS * RUN) {
@@ -65,12 +63,12 @@ INLINE void add_tiles(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL o
         add_shares(v, shared, (image * KB + row0) * HW + at);
         UNROLL for (int e = 0; e < RUN; e++) {
             const int k = b->k0 + row0 + (at + e) / HW;
-            out[e] = DONE_OF(before_pool(v[e], bias, k, z, to + e), k);
+            out[e] = done_of(before_pool(v[e], ep, k, to + e), ep, k);
         }
 #if Y_ALIGNED
-        store_run(RUN, y + to, out);
+        store_run(RUN, ep.y + to, out);
 #else
-        UNROLL for (int e = 0; e < RUN; e++) y[to + e] = out[e];
+        UNROLL for (int e = 0; e < RUN; e++) ep.y[to + e] = out[e];
 #endif
     }
 }

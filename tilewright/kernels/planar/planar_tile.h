@@ -9,7 +9,6 @@
 //   Lane find_lane     its two pixels, of which there may be one or none
 
 #include "epilogue.h"
-#include "done.h"
 #include "planar_order.h"
 
 #define THREADS (128 * TEAMS + 32 * SENDER)

@@ -116,8 +116,7 @@ INLINE void sum_up(acc_t sums[SUMS], const Ring *r, const Block *b, Lane me) {
 }
 
 // Make the block's tiles, or fill that of its share; a warp that only sends (SENDER) does so ahead, and is done.
-INLINE void make_tiles(unsigned char *shared, const in_t *x, const unsigned char *w, const out_t *bias, const out_t *z,
-                       done_t *y) {
+INLINE void make_tiles(unsigned char *shared, const in_t *x, const unsigned char *w, Epilogue ep) {
     const shared_t bars = place_of(shared + BARS_FROM);
     const int warp = __shfl_sync(0xffffffffu, THREAD(0) / 32, 0);
     const Block first = find_block(GROUP(0));
@@ -142,11 +141,11 @@ INLINE void make_tiles(unsigned char *shared, const in_t *x, const unsigned char
         sum_up(sums, &ring, &b, me);
         if (TURNS > 1) TILE_READ();
         TEAMS_SYNC();  // nobody reads buffers any more, or the tile before
-        keep_sums(shared + TILE_FROM, sums, &b, me, bias, z);
+        keep_sums(shared + TILE_FROM, sums, &b, me, ep);
 #if SC == 1
         if (Y_ALIGNED) wg_see_copies();  // the tile, seen by the copy engine
         TEAMS_SYNC();
-        store_tile(y, shared + TILE_FROM, &b);
+        store_tile(ep.y, shared + TILE_FROM, &b);
 #endif
     }
     if (SC == 1) TILE_READ();

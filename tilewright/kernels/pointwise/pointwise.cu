@@ -39,5 +39,6 @@ BOUNDED_KERNEL(pointwise, THREADS, MIN_BLOCKS)
  GLOBAL done_t *RESTRICT y) {
     ALIGNED_ARRAY(shared);
     CHAIN_WAIT();
-    make_tiles(shared, X_GIVEN, w, bias, z, y);
+    const Epilogue ep = {bias, z, y};
+    make_tiles(shared, X_GIVEN, w, ep);
 }

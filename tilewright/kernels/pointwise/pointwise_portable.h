@@ -36,8 +36,7 @@ INLINE void copy_step(SHARED unsigned char *spans, const GLOBAL in_t *x, int id,
 }
 
 // Make the block's tiles. Each thread is in a team; where these take turns, the others have nothing to multiply.
-INLINE void make_tiles(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
-                       const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL done_t *y) {
+INLINE void make_tiles(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w, Epilogue ep) {
     const int warp = THREAD(0) / 32, lane = THREAD(0) % 32, team = min(warp / 4, TEAMS - 1);
     acc_t sums[SUMS];
     int tile = 0, turn = 0;
@@ -57,9 +56,9 @@ INLINE void make_tiles(SHARED unsigned char *shared, const GLOBAL in_t *x, const
         const Out out = find_out(id, team, THREAD(0) % 128);
         for (int part = 0; part < PARTS; part++, turn++) {
             SHARED kept_t *kept = KEPT(shared, team, turn);
-            if (multiplies) keep_part(kept, sums + part * (PART / 2), bias, part, warp % 4, lane);
+            if (multiplies) keep_part(kept, sums + part * (PART / 2), ep, part, warp % 4, lane);
             BARRIER();
-            if (multiplies) store_part(y, bias, z, kept, part, out, THREAD(0) % 128);
+            if (multiplies) store_part(ep, kept, part, out, THREAD(0) % 128);
         }
         tile++;
     }

@@ -29,8 +29,8 @@
 #define NOT_BEFORE(pointer)
 #endif
 
-INLINE void keep_part(SHARED kept_t *kept, const acc_t *sums, const GLOBAL out_t *bias, int part, int warp, int lane) {
-    NOT_BEFORE(bias);
+INLINE void keep_part(SHARED kept_t *kept, const acc_t *sums, Epilogue ep, int part, int warp, int lane) {
+    NOT_BEFORE(ep.bias);
     UNROLL for (int i = 0; i < PART / 4; i++) {
         const int row = i / 2 * 8 + lane % 4 * 2 + i % 2;
         kept_t out[2];
@@ -38,9 +38,9 @@ INLINE void keep_part(SHARED kept_t *kept, const acc_t *sums, const GLOBAL out_t
         UNROLL for (int h = 0; h < 2; h++) out[h] = sums[i / 2 * 4 + h * 2 + i % 2];
 #else
         const int k = FIRST_K + part * PART + row;
-        const acc_t added = BIAS && (K % KB == 0 || k < K) ? out_load(bias + k) : 0;
+        const acc_t added = BIAS && (K % KB == 0 || k < K) ? out_load(ep.bias + k) : 0;
         UNROLL for (int h = 0; h < 2; h++)
-            out[h] = DONE_OF(before_pool_by(sums[i / 2 * 4 + h * 2 + i % 2], added, bias, 0), k);
+            out[h] = done_of(before_pool_of(sums[i / 2 * 4 + h * 2 + i % 2], added, 0), ep, k);
 #endif
 #if PAIRED
         store_run(2, kept + KEPT_AT(row, PIXEL_OF(warp, lane, 0)), out);
@@ -66,11 +66,10 @@ INLINE Out find_out(int id, int team, int thread) {
 }
 
 #define ROWS_OUT (2 * RUN_OUT)  // channels that a team stores at once
-INLINE void store_part(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, const SHARED kept_t *kept,
-                       int part, Out out, int thread) {
+INLINE void store_part(Epilogue ep, const SHARED kept_t *kept, int part, Out out, int thread) {
     if (!out.there) return;
-    NOT_BEFORE(bias);
-    NOT_BEFORE(z);
+    NOT_BEFORE(ep.bias);
+    NOT_BEFORE(ep.z);
     UNROLL_BY(4) for (int i = 0; i < PART / ROWS_OUT; i++) {
         const int row = i * ROWS_OUT + thread / (64 / RUN_OUT), k = FIRST_K + part * PART + row;
         const offset_t to = out.to + (offset_t)k * HW;
@@ -78,12 +77,9 @@ INLINE void store_part(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
         if (K % KB && k >= K) continue;
         load_run(RUN_OUT, v, kept + KEPT_AT(row, out.at));
 #if ADD
-        done_t sums[RUN_OUT];
-        before_pool_run(RUN_OUT, v, bias, k, 0, z, to);
-        UNROLL for (int e = 0; e < RUN_OUT; e++) sums[e] = DONE_OF(v[e], k);
-        store_run(RUN_OUT, y + to, sums);
+        finish_run(RUN_OUT, ep, k, 0, to, v);
 #else
-        store_run(RUN_OUT, y + to, v);
+        store_run(RUN_OUT, ep.y + to, v);
 #endif
     }
 }

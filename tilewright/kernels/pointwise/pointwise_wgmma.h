@@ -136,8 +136,7 @@ INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, int team, Lane me, s
 }
 
 // Make the block's tiles.
-INLINE void make_tiles(unsigned char *shared, const ImageMap *x, const unsigned char *w, const out_t *bias,
-                       const out_t *z, done_t *y) {
+INLINE void make_tiles(unsigned char *shared, const ImageMap *x, const unsigned char *w, Epilogue ep) {
     const shared_t bars = place_of(shared + BARS_FROM);
     const int warp = __shfl_sync(0xffffffffu, THREAD(0) / 32, 0), lane = THREAD(0) % 32, team = warp / 4;
     if (THREAD(0) == 0) {
@@ -168,9 +167,9 @@ INLINE void make_tiles(unsigned char *shared, const ImageMap *x, const unsigned 
         const Out out = find_out(id, team, THREAD(0) % 128);
         UNROLL for (int part = 0; part < PARTS; part++, turn++) {
             kept_t *kept = KEPT(shared, team, turn);
-            keep_part(kept, sums + part * (PART / 2), bias, part, warp % 4, lane);
+            keep_part(kept, sums + part * (PART / 2), ep, part, warp % 4, lane);
             TEAM_SYNC(team);
-            store_part(y, bias, z, kept, part, out, THREAD(0) % 128);
+            store_part(ep, kept, part, out, THREAD(0) % 128);
         }
         if (TURNS) go_on(&at, (TEAMS - 1) * STEPS);
     }

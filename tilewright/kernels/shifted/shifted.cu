@@ -48,13 +48,14 @@ BOUNDED_KERNEL(shifted, THREADS, MIN_BLOCKS)
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y) {
     ALIGNED_ARRAY(shared);
     CHAIN_WAIT();
-    make_tiles(shared, x, w, bias, z, y);
+    const Epilogue ep = {bias, z, y};
+    make_tiles(shared, x, w, ep);
 #if !STAYS
     const Block b = find_block(GROUP(0));
 #if SC > 1
     CLUSTER_BARRIER();  // all shares are there
 #endif
-    store_tile(y, bias, z, (SHARED acc_t *)shared, &b);
+    store_tile(ep, (SHARED acc_t *)shared, &b);
 #if SC > 1
     CLUSTER_READ();  // nobody leaves before its sums are read
     CLUSTER_LEAVE();

@@ -58,8 +58,7 @@ INLINE void sum_up(acc_t sums[TALL * SUMS], SHARED unsigned char *shared, const 
 }
 
 // Make the block's tiles, from registers to y (STAYS), or fill the tile.
-INLINE void make_tiles(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w,
-                       const GLOBAL out_t *bias, const GLOBAL out_t *z, GLOBAL done_t *y) {
+INLINE void make_tiles(SHARED unsigned char *shared, const GLOBAL in_t *x, const GLOBAL unsigned char *w, Epilogue ep) {
     const int warp = THREAD(0) / 32, multiplies = warp < 4 * TEAMS;
     acc_t sums[TALL * SUMS];
     for (EACH_TILE(id)) {
@@ -67,7 +66,7 @@ INLINE void make_tiles(SHARED unsigned char *shared, const GLOBAL in_t *x, const
         const Lane me = find_lane(&b, warp, THREAD(0) % 32);
         sum_up(sums, shared, x, w, &b, me);
 #if STAYS
-        if (multiplies) store_sums(y, bias, z, sums, &b, warp, THREAD(0) % 32);
+        if (multiplies) store_sums(ep, sums, &b, warp, THREAD(0) % 32);
 #else
         BARRIER();
         if (multiplies) keep_sums((SHARED acc_t *)shared, sums, warp, THREAD(0) % 32);

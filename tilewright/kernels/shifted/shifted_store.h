@@ -36,8 +36,7 @@ INLINE offset_t out_of(const Block *b, Pixel one, int k) {
     return ((offset_t)(b->n0 + one.image) * K + k) * (P * Q) + one.to;
 }
 
-INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z, SHARED acc_t *tile,
-                       const Block *b) {
+INLINE void store_tile(Epilogue ep, SHARED acc_t *tile, const Block *b) {
     const int mine = CEIL_DIV(KB, SC), first = b->sc * mine, rows = min(mine, b->channels - first);
     const int runs = CEIL_DIV(SKIPS ? IMAGES * ROWS * COLUMNS : TILE_PIXELS, RUN);  // of a channel
     NO_UNROLL for (int item = THREAD(0); item < rows * runs; item += THREADS) {
@@ -48,26 +47,20 @@ INLINE void store_tile(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
         const Pixel one = find_pixel(b, px);
         if (!one.there) continue;
         const offset_t to = out_of(b, one, k);
-        done_t out[RUN];
         add_shares(v, tile, row * TILE_PITCH + px);
-        before_pool_run(RUN, v, bias, k, 0, z, to);
-        UNROLL for (int i = 0; i < RUN; i++) out[i] = DONE_OF(v[i], k);
-        store_run(RUN, y + to, out);
+        finish_run(RUN, ep, k, 0, to, v);
 #else
         add_shares(v, tile, row * TILE_PITCH + px);
         UNROLL for (int i = 0; i < RUN; i++) {
             const Pixel one = find_pixel(b, px + i);
-            if (!one.there) continue;
-            const offset_t to = out_of(b, one, k);
-            y[to] = DONE_OF(before_pool(v[i], bias, k, z, to), k);
+            if (one.there) finish_one(ep, k, out_of(b, one, k), v[i]);
         }
 #endif
     }
 }
 
 // The eight lanes that share channels have sixteen neighbouring pixels, or twice eight of tf32: 32 bytes of y at once.
-INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL out_t *z,
-                       const acc_t sums[TALL * SUMS], const Block *b, int warp, int lane) {
+INLINE void store_sums(Epilogue ep, const acc_t sums[TALL * SUMS], const Block *b, int warp, int lane) {
     offset_t first[2];
     int rows[2];  // of y, one below the other
     UNROLL for (int h = 0; h < 2; h++) {
@@ -83,13 +76,9 @@ INLINE void store_sums(GLOBAL done_t *y, const GLOBAL out_t *bias, const GLOBAL 
         if (K % KB && row >= b->channels) continue;
 #if PAIRED && Q % 2 == 0 && Y_VECTOR  // a word has both pixels
         if (m >= rows[0]) continue;
-        done_t out[2];
-        before_pool_run(2, v, bias, k, 0, z, first[0] + to);
-        UNROLL for (int h = 0; h < 2; h++) out[h] = DONE_OF(v[h], k);
-        store_run(2, y + first[0] + to, out);
+        finish_run(2, ep, k, 0, first[0] + to, v);
 #else
-        UNROLL for (int h = 0; h < 2; h++)
-            if (m < rows[h]) y[first[h] + to] = DONE_OF(before_pool(v[h], bias, k, z, first[h] + to), k);
+        UNROLL for (int h = 0; h < 2; h++) if (m < rows[h]) finish_one(ep, k, first[h] + to, v[h]);
 #endif
     }
 }

@@ -11,7 +11,6 @@
 //   Lane find_lane     its two pixels: where they are in a plane of the first tap, and which taps see them
 
 #include "epilogue.h"
-#include "done.h"
 
 #define THREADS (128 * (TEAMS + 1))
 #define EACH (16 / (int)sizeof(in_t))        // numbers of 16 bytes

@@ -192,8 +192,7 @@ INLINE void sum_up(acc_t sums[TALL * SUMS], unsigned char *shared, const Block *
 }
 
 // Make the block's tiles, from registers to y (STAYS), or fill the tile with the block's share.
-INLINE void make_tiles(unsigned char *shared, const in_t *x, const unsigned char *w, const out_t *bias, const out_t *z,
-                       done_t *y) {
+INLINE void make_tiles(unsigned char *shared, const in_t *x, const unsigned char *w, Epilogue ep) {
     const shared_t bars = place_of(shared + BARS_FROM);
     const int warp = __shfl_sync(0xffffffffu, THREAD(0) / 32, 0), lane = THREAD(0) % 32;
     if (THREAD(0) == 0) {
@@ -213,7 +212,7 @@ INLINE void make_tiles(unsigned char *shared, const in_t *x, const unsigned char
             acc_t sums[TALL * SUMS];
             sum_up(sums, shared, &b, &me, bars, &at);
 #if STAYS
-            store_sums(y, bias, z, sums, &b, warp, lane);
+            store_sums(ep, sums, &b, warp, lane);
 #else
             ALL_SYNC();  // nobody reads buffers any more
             keep_sums((acc_t *)shared, sums, warp, lane);

@@ -64,6 +64,7 @@ BOUNDED_KERNEL(stem, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y SCALE_PARAMETER) {
     SHARED_ARRAY(shared);
+    const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
     SHARED acc_t *tile = shared + W_STAGED, *sums = tile + X_WORDS;
     const Place at = find_place(GROUP(0));
     const int lane = THREAD(0) % 32, warp = THREAD(0) / 32, slice = warp / WM, k = slice * SLICE;
@@ -72,16 +73,16 @@ BOUNDED_KERNEL(stem, THREADS, MIN_BLOCKS)
     stage_x(tile, x, at);
     ASYNC_COMMIT();
     FIND_FILTER(filter, shared, w, slice, lane);
-    const Channels its = find_channels(bias, at.k0 + k, lane SCALE_ARGUMENT);
+    const Channels its = find_channels(ep, at.k0 + k, lane);
     ASYNC_WAIT(0);
     BARRIER();
     NO_UNROLL for (int first = warp % WM * (PT * PIXELS_OF); first < TILE_PIXELS; first += PT * PIXELS_OF * WM) {
         acc_t acc[PT][KT][4];
         sum_up(acc, (const SHARED unsigned *)tile, filter, first, slice, lane);
-        store_sums(y, z, sums, at, k, first, lane, acc, &its);
+        store_sums(ep, sums, at, k, first, lane, acc, &its);
     }
 #if POOL_MEETS
     BARRIER();
-    store_pooled(y, sums, at SCALE_ARGUMENT);
+    store_pooled(ep, sums, at);
 #endif
 }

@@ -86,6 +86,7 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
     const offset_t item = (offset_t)GROUP(0) * THREADS + THREAD(0);
     const int fast = (Y_NHWC ? BLOCK_K : BLOCK_T) / RUN_OUT, first = item % fast * RUN_OUT, other = item / fast;
     const int k0 = Y_NHWC ? first : other, t0 = Y_NHWC ? other : first;
+    const Epilogue ep = {bias, z, y};
     CHAIN_WAIT();
     if (other >= (Y_NHWC ? BLOCK_T : BLOCK_K)) return;
     float y_run[BLOCKS][RUN_OUT], below[BELOW][RUN_OUT];
@@ -110,7 +111,6 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
         const offset_t t = t0 + (offset_t)column_of(block) * BLOCK_T;
         if (k >= SIZE_K || t >= PIXELS) continue;
         const offset_t at = element_at(k, t, SIZE_K, Y_NHWC);
-        before_pool_run(RUN_OUT, y_run[block], bias, k, Y_NHWC, z, at);
-        store_run(RUN_OUT, y + at, y_run[block]);
+        finish_run(RUN_OUT, ep, k, Y_NHWC, at, y_run[block]);
     }
 }

@@ -76,9 +76,9 @@ INLINE void stage(SHARED float *tile, const GLOBAL float *x, int n, int c, int h
 #endif
 
 // Finish the sum of pixel (p, q), and take it into the pool if it lies in the image.
-INLINE void take(float *found, float sum, const GLOBAL float *bias, const GLOBAL float *z, Mine me, int p, int q) {
+INLINE void take(float *found, float sum, Epilogue ep, Mine me, int p, int q) {
     if ((unsigned)p >= SIZE_P || (unsigned)q >= SIZE_Q) return;
-    sum = before_pool(sum, bias, me.k, z, Z_AT(me.n, me.k, p, q));
+    sum = before_pool(sum, ep, me.k, Z_AT(me.n, me.k, p, q));
 #if POOL
     pool_take(found, sum);
 #else
@@ -92,6 +92,7 @@ BOUNDED_KERNEL(textbook, THREADS, 1)
 #if STEP != 0
     SHARED_ARRAY(tile);
 #endif
+    const Epilogue ep = {bias, z, y};
     CHAIN_WAIT();
     const Mine me = find_mine();
     const int row = me.row * POOL_STRIDE * STRIDE_H, column = me.column * POOL_STRIDE * STRIDE_W;  // in the tile
@@ -111,7 +112,7 @@ BOUNDED_KERNEL(textbook, THREADS, 1)
                                                                column + i % SIDE * STRIDE_W + s * DILATION_W);
         }
         UNROLL for (int i = 0; i < SIDE * SIDE; i++)
-            take(&found, sum[i], bias, z, me, p0 + i / SIDE, q0 + i % SIDE);
+            take(&found, sum[i], ep, me, p0 + i / SIDE, q0 + i % SIDE);
     }
     if (me.wanted) y[Y_AT(me.n, me.k, me.p, me.q)] = pool_mean(found);
 }

@@ -62,6 +62,7 @@ BOUNDED_KERNEL(textbook_gemm, THREADS, 1)
     const int k0 = GROUP(0) % K_TILES * T, k = k0 + across;
     const offset_t px0 = (offset_t)(GROUP(0) / K_TILES) * T, px = px0 + down;
     float sum = 0.0f;
+    const Epilogue ep = {bias, z, y};
     CHAIN_WAIT();
 #if STEP == 3
     for (int c = 0; c < SIZE_C; c++) sum += weight_at(w, k, c) * input_at(x, px, c);
@@ -79,5 +80,5 @@ BOUNDED_KERNEL(textbook_gemm, THREADS, 1)
 #endif
     if (k >= SIZE_K || px >= PIXELS) return;
     const offset_t to = Z_AT(px / (SIZE_P * SIZE_Q), k, 0, px % (SIZE_P * SIZE_Q));
-    y[to] = before_pool(sum, bias, k, z, to);
+    finish_one(ep, k, to, sum);
 }

@@ -59,6 +59,7 @@ INLINE void stage(SHARED unsigned *ws, SHARED unsigned *xs, const GLOBAL in_t *w
 BOUNDED_KERNEL(textbook_tensor, THREADS, 1)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL in_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL out_t *RESTRICT y) {
+    const Epilogue ep = {bias, z, y};
     CHAIN_WAIT();
     const int lane = THREAD(0) % 32, warp = THREAD(0) / 32;
     const int row = warp % BK * (16 * MT), column = warp / BK * (8 * NT);  // of the warp's tile in the block's
@@ -97,7 +98,7 @@ BOUNDED_KERNEL(textbook_tensor, THREADS, 1)
                 const offset_t px = px0 + column + 8 * j + lane % 4 * 2 + e % 2;
                 if (k < SIZE_K && px < PIXELS) {
                     const offset_t to = Z_AT(px / (SIZE_P * SIZE_Q), k, 0, px % (SIZE_P * SIZE_Q));
-                    out_store(y + to, before_pool(sum[i][j][e], bias, k, z, to));
+                    finish_one(ep, k, to, sum[i][j][e]);
                 }
             }
 }

@@ -153,31 +153,28 @@ typedef struct {
 } Channel;
 
 // What every sum of channel k of all is finished with.
-INLINE Channel channel_of(const GLOBAL out_t *bias, int k SCALE_PARAMETER) {
-    Channel its = {BIAS && EPILOGUE_HERE ? out_load(bias + k) : 0, 0};
-#if REQUANT
-    its.scale = scale[k];
-#endif
+INLINE Channel channel_of(Epilogue ep, int k) {
+    Channel its = {BIAS && EPILOGUE_HERE ? out_load(ep.bias + k) : 0, SCALE_OF(ep, k)};
     return its;
 }
 
 // The sum for channel k of all at pixel (p, q), finished; where there is none, anything.
-INLINE done_t finished(sum_t sum, Channel its, const GLOBAL out_t *z, Place at, int k, int p, int q) {
+INLINE done_t finished(sum_t sum, Channel its, Epilogue ep, Place at, int k, int p, int q) {
     acc_t v = sum;
-    if (EPILOGUE_HERE && (!ADD || (p < P && q < Q))) v = before_pool_by(v, its.bias, z, Z_AT(at.n, k, p, q));
-    return DONE_BY(v, its.scale);
+    if (EPILOGUE_HERE && (!ADD || (p < P && q < Q))) v = before_pool_by(v, its.bias, ep, Z_AT(at.n, k, p, q));
+    return done_by(v, its.scale);
 }
 
 #if Y_NHWC
 // A lane's sums into the place of the channel's inputs.
-INLINE void keep_sums(SHARED done_t *plane, const sum_t acc[BANDS][WBT][4], Channel its, const GLOBAL out_t *z,
-                      Place at, int k, int lane) {
+INLINE void keep_sums(SHARED done_t *plane, const sum_t acc[BANDS][WBT][4], Channel its, Epilogue ep, Place at, int k,
+                      int lane) {
     UNROLL for (int octet = 0; octet < 2 * BANDS; octet++)
         UNROLL for (int i = 0; i < WBT; i++) {
             const int p = 8 * octet + lane / 4, q = 8 * i + lane % 4 * 2;
             done_t two[2];
             UNROLL for (int j = 0; j < 2; j++)
-                two[j] = finished(acc[octet / 2][i][octet % 2 * 2 + j], its, z, at, k, at.p0 + p, at.q0 + q + j);
+                two[j] = finished(acc[octet / 2][i][octet % 2 * 2 + j], its, ep, at, k, at.p0 + p, at.q0 + q + j);
             store_run(2, plane + p * Y_PITCH + q, two);
         }
 }
@@ -202,16 +199,15 @@ INLINE void store_tile(GLOBAL done_t *y, const SHARED staged_t *tile, Place at, 
         }
 }
 #else
-INLINE void store_sums(GLOBAL done_t *y, const sum_t acc[BANDS][WBT][4], Channel its, const GLOBAL out_t *z,
-                       Place at, int k, int lane) {
+INLINE void store_sums(Epilogue ep, const sum_t acc[BANDS][WBT][4], Channel its, Place at, int k, int lane) {
     UNROLL for (int octet = 0; octet < 2 * BANDS; octet++)
         UNROLL for (int i = 0; i < WBT; i++) {
             const int p = at.p0 + 8 * octet + lane / 4, q = at.q0 + 8 * i + lane % 4 * 2;
             done_t two[2];
             if (p >= P || q >= Q) continue;
             UNROLL for (int j = 0; j < 2; j++)
-                two[j] = finished(acc[octet / 2][i][octet % 2 * 2 + j], its, z, at, k, p, q + j);
-            GLOBAL done_t *to = y + Z_AT(at.n, k, p, q);
+                two[j] = finished(acc[octet / 2][i][octet % 2 * 2 + j], its, ep, at, k, p, q + j);
+            GLOBAL done_t *to = ep.y + Z_AT(at.n, k, p, q);
 #if VECTORS && Q % 2 == 0
             store_run(2, to, two);
 #else
@@ -226,6 +222,7 @@ BOUNDED_KERNEL(toeplitz, THREADS, MIN_BLOCKS)
 (const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w, const GLOBAL out_t *RESTRICT bias,
  const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y SCALE_PARAMETER) {
     SHARED_ARRAY(shared);
+    const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
     SHARED staged_t *tile = (SHARED staged_t *)shared, *taps = tile + TILE;
     const Place at = find_place(GROUP(0));
     const int warp = THREAD(0) / 32, lane = THREAD(0) % 32;
@@ -234,16 +231,16 @@ BOUNDED_KERNEL(toeplitz, THREADS, MIN_BLOCKS)
     ASYNC_WAIT(0);
     BARRIER();
     NO_UNROLL for (int c = warp; c < CB; c += WARPS) {
-        const Channel its = channel_of(bias, at.k0 + c SCALE_ARGUMENT);
+        const Channel its = channel_of(ep, at.k0 + c);
         sum_t acc[BANDS][WBT][4];
         UNROLL for (int b = 0; b < BANDS; b++)
             UNROLL for (int i = 0; i < WBT; i++) UNROLL for (int e = 0; e < 4; e++) acc[b][i][e] = 0;
         sum_up(acc, tile + plane_at(c), taps + c * R * W_PITCH, lane);
 #if Y_NHWC
         WARP_BARRIER();  // the channel's inputs are not needed any more
-        keep_sums((SHARED done_t *)(tile + plane_at(c)), acc, its, z, at, at.k0 + c, lane);
+        keep_sums((SHARED done_t *)(tile + plane_at(c)), acc, its, ep, at, at.k0 + c, lane);
 #else
-        store_sums(y, acc, its, z, at, at.k0 + c, lane);
+        store_sums(ep, acc, its, at, at.k0 + c, lane);
 #endif
     }
 #if Y_NHWC

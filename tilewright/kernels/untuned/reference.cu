@@ -9,8 +9,7 @@
 // Example: one f32 product has 48 bits, so 32 of them add up in f64 without any rounding.
 
 #include "loop.h"
-#include "types.h"
-#include "done.h"
+#include "epilogue.h"
 #include "sizes.h"
 
 #define STRIPS CEIL_DIV(SIZE_Q, STRIP)
@@ -81,8 +80,7 @@ INLINE double activated_f64(double v) {
 #define WRAPPED(v) (v)
 #endif
 
-INLINE void make_strip(double *sum, double *size, GLOBAL const in_t *x, GLOBAL const in_t *w,
-                       GLOBAL const out_t *bias, GLOBAL const out_t *z, Strip at) {
+INLINE void make_strip(double *sum, double *size, GLOBAL const in_t *x, GLOBAL const in_t *w, Epilogue ep, Strip at) {
     UNROLL for (int i = 0; i < STRIP; i++) sum[i] = size[i] = 0.0;
     for (int c = 0; c < CG; c++) {
         for (int r = 0; r < SIZE_R; r++) {
@@ -91,11 +89,11 @@ INLINE void make_strip(double *sum, double *size, GLOBAL const in_t *x, GLOBAL c
             add_row(sum, size, x, row, at, at.k / KG * CG + c, h);
         }
     }
-    double alpha = NUMBER(ALPHA), shift = BIAS ? out_load(bias + at.k) : 0;
+    double alpha = NUMBER(ALPHA), shift = BIAS ? out_load(ep.bias + at.k) : 0;
     UNROLL for (int i = 0; i < STRIP; i++) {
         double more = 0;
         if (ADD && at.q + i < SIZE_Q)
-            more = (double)NUMBER(BETA) * out_load(z + Z_AT(at.n, at.k, at.p, at.q + i));
+            more = (double)NUMBER(BETA) * out_load(ep.z + Z_AT(at.n, at.k, at.p, at.q + i));
         sum[i] = activated_f64(WRAPPED(alpha * sum[i] + more + shift));
         size[i] = SIZE_OF(alpha) * size[i] + SIZE_OF(more) + SIZE_OF(shift);
     }
@@ -103,22 +101,24 @@ INLINE void make_strip(double *sum, double *size, GLOBAL const in_t *x, GLOBAL c
 
 KERNEL(reference)(GLOBAL const in_t *RESTRICT x, GLOBAL const in_t *RESTRICT w, GLOBAL const out_t *RESTRICT bias,
                   GLOBAL const out_t *RESTRICT z, GLOBAL final_t *RESTRICT y SCALE_PARAMETER) {
+    const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
     FOR_EACH(item, ITEMS) {
         double sum[STRIP], size[STRIP];
         Strip at = find_strip(item);
-        make_strip(sum, size, x, w, bias, z, at);
+        make_strip(sum, size, x, w, ep, at);
         UNROLL for (int i = 0; i < STRIP; i++)
-            if (at.q + i < SIZE_Q) y[Z_AT(at.n, at.k, at.p, at.q + i)] = FINAL_OF((acc_t)sum[i], at.k);
+            if (at.q + i < SIZE_Q) y[Z_AT(at.n, at.k, at.p, at.q + i)] = final_of((acc_t)sum[i], ep, at.k);
     }
 }
 
 KERNEL(reference_f64)(GLOBAL const in_t *RESTRICT x, GLOBAL const in_t *RESTRICT w,
                       GLOBAL const out_t *RESTRICT bias, GLOBAL const out_t *RESTRICT z,
                       GLOBAL double *RESTRICT sums, GLOBAL double *RESTRICT sizes) {
+    const Epilogue ep = {bias, z, 0};
     FOR_EACH(item, ITEMS) {
         double sum[STRIP], size[STRIP];
         Strip at = find_strip(item);
-        make_strip(sum, size, x, w, bias, z, at);
+        make_strip(sum, size, x, w, ep, at);
         UNROLL for (int i = 0; i < STRIP; i++) {
             if (at.q + i >= SIZE_Q) continue;
             sums[Z_AT(at.n, at.k, at.p, at.q + i)] = sum[i];
@@ -151,7 +151,8 @@ INLINE double pooled(offset_t item, GLOBAL const double *from) {
 }
 
 KERNEL(pool)(GLOBAL const double *RESTRICT sums, GLOBAL final_t *RESTRICT y SCALE_PARAMETER) {
-    FOR_EACH(item, POOLED) y[item] = FINAL_OF((acc_t)pooled(item, sums), channel_of(item));
+    const Epilogue ep = {0, 0, y SCALE_ARGUMENT};
+    FOR_EACH(item, POOLED) y[item] = final_of((acc_t)pooled(item, sums), ep, channel_of(item));
 }
 
 KERNEL(pool_f64)(GLOBAL const double *RESTRICT sums, GLOBAL const double *RESTRICT sizes,

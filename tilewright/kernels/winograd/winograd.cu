@@ -62,8 +62,7 @@ INLINE void transform_input(SHARED float *to, const SHARED float *xs) {
 }
 
 // One tile of outputs: A' m A, finished.
-INLINE void transform_output(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, Place at,
-                             const SHARED float *m, int k, int t) {
+INLINE void transform_output(Epilogue ep, Place at, const SHARED float *m, int k, int t) {
     float rows[2][4];
     UNROLL for (int j = 0; j < 4; j++) {
         float m0 = m[j * KC * M_PITCH], m1 = m[(4 + j) * KC * M_PITCH];
@@ -78,14 +77,14 @@ INLINE void transform_output(GLOBAL float *y, const GLOBAL float *bias, const GL
     acc_t pooled = POOL_NOTHING;
     UNROLL for (int i = 0; i < 2; i++) {
         offset_t to = Z_AT(at.n, k_all, p + i, q), next = Z_AT(at.n, k_all, p + i, q + 1);
-        pool_take(&pooled, before_pool(rows[i][0] + rows[i][1] + rows[i][2], bias, k_all, z, to));
-        pool_take(&pooled, before_pool(rows[i][1] - rows[i][2] - rows[i][3], bias, k_all, z, next));
+        pool_take(&pooled, before_pool(rows[i][0] + rows[i][1] + rows[i][2], ep, k_all, to));
+        pool_take(&pooled, before_pool(rows[i][1] - rows[i][2] - rows[i][3], ep, k_all, next));
     }
-    y[Y_AT(at.n, k_all, p / 2, q / 2)] = pool_mean(pooled);
+    ep.y[Y_AT(at.n, k_all, p / 2, q / 2)] = pool_mean(pooled);
 #else
     UNROLL for (int i = 0; i < 2; i++) {
-        finish(y, bias, z, at, k, p + i, q, rows[i][0] + rows[i][1] + rows[i][2]);
-        finish(y, bias, z, at, k, p + i, q + 1, rows[i][1] - rows[i][2] - rows[i][3]);
+        finish(ep, at, k, p + i, q, rows[i][0] + rows[i][1] + rows[i][2]);
+        finish(ep, at, k, p + i, q + 1, rows[i][1] - rows[i][2] - rows[i][3]);
     }
 #endif
 }
@@ -94,6 +93,7 @@ BOUNDED_KERNEL(winograd, THREADS, MIN_BLOCKS)
 (const GLOBAL float *RESTRICT x, const GLOBAL float *RESTRICT w, const GLOBAL float *RESTRICT bias,
  const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y, GLOBAL unsigned *RESTRICT arrived) {
     SHARED_ARRAY(shared);
+    const Epilogue ep = {bias, z, y};
 
     // block and thread
     Place at = find_place(GROUP(0));
@@ -144,7 +144,7 @@ BOUNDED_KERNEL(winograd, THREADS, MIN_BLOCKS)
         BARRIER();
         for (int item = id; item < KC * TILES; item += THREADS) {
             int k = Y_NHWC ? item % KC : item / TILES, t = Y_NHWC ? item / KC : item % TILES;
-            transform_output(y, bias, z, at, shared + k * M_PITCH + t, a * KC + k, t);
+            transform_output(ep, at, shared + k * M_PITCH + t, a * KC + k, t);
         }
     }
 }

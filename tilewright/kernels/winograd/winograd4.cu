@@ -78,8 +78,7 @@ BOUNDED_KERNEL(transform_input, THREADS, 1)
 }
 
 // One tile of sums, finished and stored; a pool's windows lie within it.
-INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, int n, int k, int p0, int q0,
-                       float sums[SIDE_P][SIDE_Q]) {
+INLINE void store_tile(Epilogue ep, int n, int k, int p0, int q0, float sums[SIDE_P][SIDE_Q]) {
 #if POOL
     UNROLL for (int i = 0; i < SIDE_P; i += POOL_SIZE)
         UNROLL for (int j = 0; j < SIDE_Q; j += POOL_SIZE) {
@@ -87,8 +86,8 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
             acc_t pooled = POOL_NOTHING;
             UNROLL for (int a = 0; a < POOL_SIZE; a++)
                 UNROLL for (int b = 0; b < POOL_SIZE; b++)
-                    pool_take(&pooled, before_pool(sums[i + a][j + b], bias, k, z, Z_AT(n, k, p0 + i + a, q0 + j + b)));
-            y[Y_AT(n, k, (p0 + i) / POOL_SIZE, (q0 + j) / POOL_SIZE)] = pool_mean(pooled);
+                    pool_take(&pooled, before_pool(sums[i + a][j + b], ep, k, Z_AT(n, k, p0 + i + a, q0 + j + b)));
+            ep.y[Y_AT(n, k, (p0 + i) / POOL_SIZE, (q0 + j) / POOL_SIZE)] = pool_mean(pooled);
         }
 #else
     UNROLL for (int i = 0; i < SIDE_P; i++) {
@@ -97,9 +96,9 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
         int apart = DILATION_W * (Y_NHWC ? SIZE_K : 1);
         float row[SIDE_Q];
         UNROLL for (int j = 0; j < SIDE_Q; j++)
-            row[j] = q0 + j * DILATION_W < SIZE_Q ? before_pool(sums[i][j], bias, k, z, at + j * apart) : 0.0f;
-        if (Y_ROWS) store_run(SIDE_Q, y + at, row);
-        else UNROLL for (int j = 0; j < SIDE_Q; j++) if (q0 + j * DILATION_W < SIZE_Q) y[at + j * apart] = row[j];
+            row[j] = q0 + j * DILATION_W < SIZE_Q ? before_pool(sums[i][j], ep, k, at + j * apart) : 0.0f;
+        if (Y_ROWS) store_run(SIDE_Q, ep.y + at, row);
+        else UNROLL for (int j = 0; j < SIDE_Q; j++) if (q0 + j * DILATION_W < SIZE_Q) ep.y[at + j * apart] = row[j];
     }
 #endif
 }
@@ -128,5 +127,6 @@ BOUNDED_KERNEL(transform_output, THREADS, 1)
     }
     UNROLL for (int i = 0; i < SIDE_P; i++) ROW_FROM_POINTS(sums[i], half_way[i]);
     int p0 = ROW_OF(t / TILES_Q % TILES_P), q0 = COLUMN_OF(t % TILES_Q);
-    store_tile(y, bias, z, t / (TILES_P * TILES_Q), k, p0, q0, sums);
+    const Epilogue ep = {bias, z, y};
+    store_tile(ep, t / (TILES_P * TILES_Q), k, p0, q0, sums);
 }

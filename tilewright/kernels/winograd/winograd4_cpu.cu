@@ -41,11 +41,11 @@ typedef float some __attribute__((ext_vector_type(SIDE_Q), aligned(4)));  // a r
 #include "winograd4_cpu_input.h"
 
 // VECTOR channels from k on, at output (p, q) of image n: what goes into the pool, or is y.
-INLINE wide finish_vector(wide v, const GLOBAL float *bias, const GLOBAL float *z, int n, int k, int p, int q) {
+INLINE wide finish_vector(wide v, Epilogue ep, int n, int k, int p, int q) {
     wide more = (wide)(0);
-    if (ADD && Y_NHWC) more = *(const GLOBAL wide *)(z + Z_AT(n, k, p, q));
-    else if (ADD) UNROLL for (int u = 0; u < VECTOR; u++) more[u] = z[Z_AT(n, k + u, p, q)];
-    return before_pool_lanes(v, BIAS ? *(const GLOBAL wide *)(bias + k) : (wide)(0), more);
+    if (ADD && Y_NHWC) more = *(const GLOBAL wide *)(ep.z + Z_AT(n, k, p, q));
+    else if (ADD) UNROLL for (int u = 0; u < VECTOR; u++) more[u] = ep.z[Z_AT(n, k + u, p, q)];
+    return before_pool_lanes(v, BIAS ? *(const GLOBAL wide *)(ep.bias + k) : (wide)(0), more);
 }
 
 #if POOL
@@ -55,8 +55,7 @@ INLINE wide finish_vector(wide v, const GLOBAL float *bias, const GLOBAL float *
 #endif
 
 // One tile of sums, finished and stored; a pool's windows lie within it.
-INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL float *z, int n, int k, int p0, int q0,
-                       wide sums[SIDE_P][SIDE_Q]) {
+INLINE void store_tile(Epilogue ep, int n, int k, int p0, int q0, wide sums[SIDE_P][SIDE_Q]) {
     UNROLL for (int i = 0; i < SIDE_P; i += STEP) {
         if ((p0 + i * DILATION_H) / STEP >= Y_P) return;
         wide row[SIDE_Q];
@@ -66,15 +65,15 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
             wide pooled = (wide)(POOL_NOTHING);
             UNROLL for (int e = 0; e < STEP * STEP; e++) {
                 int a = i + e / STEP, b = j + e % STEP;
-                wide v = finish_vector(sums[a][b], bias, z, n, k, p0 + a, q0 + b);
+                wide v = finish_vector(sums[a][b], ep, n, k, p0 + a, q0 + b);
                 pool_take_lanes(&pooled, &v);
             }
             row[j / STEP] = pool_mean_lanes(pooled);
 #else
-            row[j] = finish_vector(sums[i][j], bias, z, n, k, p0 + i * DILATION_H, q0 + j * DILATION_W);
+            row[j] = finish_vector(sums[i][j], ep, n, k, p0 + i * DILATION_H, q0 + j * DILATION_W);
 #endif
         }
-        GLOBAL float *to = y + Y_AT(n, k, (p0 + i * DILATION_H) / STEP, q0 / STEP);
+        GLOBAL float *to = ep.y + Y_AT(n, k, (p0 + i * DILATION_H) / STEP, q0 / STEP);
 #if Y_NHWC
         UNROLL for (int j = 0; j < SIDE_Q / STEP; j++)
             if (q0 / STEP + j * DILATION_W < Y_Q) *(GLOBAL wide *)(to + j * DILATION_W * SIZE_K) = row[j];
@@ -102,6 +101,7 @@ INLINE void store_tile(GLOBAL float *y, const GLOBAL float *bias, const GLOBAL f
 
 INLINE void output_item(const GLOBAL float *RESTRICT products, const GLOBAL float *RESTRICT bias,
                      const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y, int first, int item) {
+    const Epilogue ep = {bias, z, y};
     int tiles = TILES_ALL - first < SLAB_TILES ? TILES_ALL - first : SLAB_TILES;
     int t0 = item / PARTS_K * RUN_TILES, t1 = t0 + RUN_TILES < tiles ? t0 + RUN_TILES : tiles;
     int k0 = item % PARTS_K * RUN_K, k1 = k0 + RUN_K < SIZE_K ? k0 + RUN_K : SIZE_K;
@@ -120,7 +120,7 @@ INLINE void output_item(const GLOBAL float *RESTRICT products, const GLOBAL floa
             UNROLL for (int i = 0; i < SIDE_P; i++) from_points(SIDE_Q, sums[i], half_way[i], 1);
             int all = first + t;
             int p = ROW_OF(all / TILES_Q % TILES_P), q = COLUMN_OF(all % TILES_Q);
-            store_tile(y, bias, z, all / TILES_IMAGE, k, p, q, sums);
+            store_tile(ep, all / TILES_IMAGE, k, p, q, sums);
         }
     }
 }

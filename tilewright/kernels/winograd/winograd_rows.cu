@@ -66,8 +66,7 @@ INLINE Unit find_unit(int unit) {
 }
 
 // Store VECTOR channels of one row of a tile.
-INLINE void store_tile(GLOBAL y_t *y, const GLOBAL float *bias, const GLOBAL float *z, int n, int k, int p, int q,
-                       const vec sums[SIDE]) {
+INLINE void store_tile(Epilogue ep, int n, int k, int p, int q, const vec sums[SIDE]) {
     if (k >= K) return;
     float one[SIDE][VECTOR];
     UNROLL for (int j = 0; j < SIDE; j++) vec_unpack(one[j], sums[j]);
@@ -75,8 +74,8 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL float *bias, const GLOBAL flo
     UNROLL for (int j = 0; j < SIDE; j++) {
         if (q + j >= Q) continue;
         offset_t to = Z_AT(n, k, p, q + j);
-        UNROLL for (int v = 0; v < VECTOR; v++) one[j][v] = epilogue(one[j][v], bias, k + v, z, to + v);
-        store_run(VECTOR, y + to, one[j]);
+        UNROLL for (int v = 0; v < VECTOR; v++) one[j][v] = epilogue(one[j][v], ep, k + v, to + v);
+        store_run(VECTOR, ep.y + to, one[j]);
     }
 #else  // nchw: neighbouring columns; or one after the other
     UNROLL for (int v = 0; v < VECTOR; v++)
@@ -84,8 +83,8 @@ INLINE void store_tile(GLOBAL y_t *y, const GLOBAL float *bias, const GLOBAL flo
             if (k + v >= K || q + j >= Q) continue;
             offset_t to = Z_AT(n, k + v, p, q + j);
             float run[Y_WORDS];
-            UNROLL for (int a = 0; a < Y_WORDS; a++) run[a] = epilogue(one[j + a][v], bias, k + v, z, to + a);
-            store_run(Y_WORDS, y + to, run);
+            UNROLL for (int a = 0; a < Y_WORDS; a++) run[a] = epilogue(one[j + a][v], ep, k + v, to + a);
+            store_run(Y_WORDS, ep.y + to, run);
         }
 #endif
 }
@@ -95,6 +94,7 @@ BOUNDED_KERNEL(winograd_rows, THREADS, MIN_BLOCKS)
  const GLOBAL float *RESTRICT z, GLOBAL float *RESTRICT y) {
     SHARED_ARRAY(shared);  // xs, then the filter [POINTS][C][R][KP]
     SHARED float *xs = shared, *filter = shared + X_FLOATS;
+    const Epilogue ep = {bias, z, y};
     CHAIN_WAIT();
     for (int e = THREAD(0); e < POINTS * C * R * KP; e += THREADS) filter[e] = w[e];
 
@@ -133,7 +133,7 @@ BOUNDED_KERNEL(winograd_rows, THREADS, MIN_BLOCKS)
                 UNROLL for (int a = 0; a < VK; a++) {
                     const int p = at.p + b;
                     if (n < N && p < BAND && p0 + p < P)
-                        store_tile(y, bias, z, n, at.k + a * VECTOR, p0 + p, at.tile * SIDE, sums[a][b]);
+                        store_tile(ep, n, at.k + a * VECTOR, p0 + p, at.tile * SIDE, sums[a][b]);
                 }
         }
     }
