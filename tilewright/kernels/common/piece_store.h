@@ -252,7 +252,7 @@ INLINE void store_sums(Epilogue ep, SHARED acc_t *sums, Place at, int k, int fir
                     UNROLL for (int u = 0; u < TURNED; u++)
                         if (!(u & b)) swap_runs(words[u], words[u | b], 4 * b, lane);
                 const int own = k + 16 * i + 8 * h + lane / LANES_OF * TURNED;
-                UNROLL for (int u = 0; u < TURNED; u++) store_words(y, at, own + u, first + 8 * g, lane, words[u]);
+                UNROLL for (int u = 0; u < TURNED; u++) store_words(ep.y, at, own + u, first + 8 * g, lane, words[u]);
             }
 }
 
