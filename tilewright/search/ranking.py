@@ -16,9 +16,9 @@ from tilewright.search.space import Pins, Space
 
 Among = Sequence[Config] | None  # the configs that a search is kept to; None: any
 PEEK = 8  # random configs of a peek, which decides the order in which families are looked at
-FIRST = 200  # random configs of a glance, which shows about how fast a family can be
+FIRST = 100  # random configs of a glance, which shows about how fast a family can be
 SAMPLES = 800  # random configs of a family in all; 1,500 found no faster ones, with ROUNDS of climbing
-EACH = 50  # at most so many of them for each config that is asked for
+EACH = 10  # at most so many of them for each config that is asked for: with 200 and 50 none were faster
 CLIMBS = 2  # likewise, configs whose neighbours are evaluated
 BEAM = 8  # configs whose neighbours are evaluated in one round of climbing
 ROUNDS = 10  # of climbing, for each family
