@@ -58,6 +58,7 @@ def broken(error: Exception, unified: bool = False) -> Any:
     made: Any = object.__new__(opencl.OpenclRuntime)
     made.cl = SimpleNamespace(
         Error=Error, MemoryError=NoMemory, enqueue_copy=fail, enqueue_fill_buffer=fail, Buffer=fail,
+        Kernel=lambda program, name: name, program_info=SimpleNamespace(BINARIES=1, KERNEL_NAMES=2),
         mem_flags=flags,
     )  # fmt: skip
     made._queue = SimpleNamespace(finish=lambda: None)
@@ -180,7 +181,7 @@ def test_a_broken_driver_hides_none_of_the_others(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("removed", [True, False])
 def test_a_program_without_its_kernels(removed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """It came of a damaged file in PoCL's cache: built again without that, where that can be told."""
-    its, built, kernels = broken(Error()), list[object](), [SimpleNamespace(function_name="x")]
+    its, built = broken(Error()), list[object]()
 
     class Program:
         def __init__(self, context: object, source: str) -> None:
@@ -189,13 +190,12 @@ def test_a_program_without_its_kernels(removed: bool, monkeypatch: pytest.Monkey
         def build(self, options: list[str]) -> Any:
             return self
 
-        def all_kernels(self) -> list[Any]:
-            return kernels if len(built) > 1 else []
-
-        def get_info(self, what: object) -> list[bytes]:
+        def get_info(self, what: object) -> Any:
+            if what == its.cl.program_info.KERNEL_NAMES:
+                return "x" if len(built) > 1 else ""
             return [b"poclbin\0AB/CDE" + b"P" * 40]
 
-    its.cl.Program, its.cl.program_info = Program, SimpleNamespace(BINARIES=1)
+    its.cl.Program = Program
     programs = its.programs
     programs._pocl = programs._links = True
     monkeypatch.setattr(opencl_cache, "ready", lambda: None)
@@ -234,15 +234,15 @@ def test_threads_make_kernels_one_at_a_time() -> None:
     """pyopencl makes code for each: for two at once under one name, and warns of it."""
     its, inside, most = broken(Error()), list[int](), list[int]()
 
-    class Program:
-        def all_kernels(self) -> list[Any]:
-            inside.append(1)
-            time.sleep(0.01)
-            most.append(len(inside))
-            inside.pop()
-            return [SimpleNamespace(function_name="x")]
+    def kernel(program: object, name: str) -> None:
+        inside.append(1)
+        time.sleep(0.01)
+        most.append(len(inside))
+        inside.pop()
 
-    its.programs._links, its.programs.of = True, lambda source, options: Program()
+    its.cl.Kernel = kernel
+    its.programs._links = True
+    its.programs.of = lambda source, options: SimpleNamespace(get_info=lambda what: "x")
     with ThreadPoolExecutor(4) as pool:
         loaded = list(pool.map(lambda _: its.load(Built("key", b"source", {}, 0.0)), range(8)))
     assert most == [1] * 8 and all(one.kernels.keys() == {"x"} for one in loaded)
@@ -251,12 +251,14 @@ def test_threads_make_kernels_one_at_a_time() -> None:
 @pytest.mark.parametrize("name", ["<generated: 'pyopencl invoker for 'x'-1'>", "<pyopencl invoker for 'x'>"])
 def test_the_text_of_code_that_pyopencl_makes_is_freed(name: str) -> None:
     """Old versions (2024.2) give each kernel one name: pytools warned of the second program that has it."""
+    its = broken(Error())
 
-    def all_kernels() -> list[Any]:
+    def kernel(program: object, one: str) -> None:
         linecache.cache[name] = 4, None, ["pass"], name
-        return [SimpleNamespace(function_name="x")]
 
-    assert opencl_driver.make_kernels(SimpleNamespace(all_kernels=all_kernels)).keys() == {"x"}
+    its.cl.Kernel = kernel
+    program = SimpleNamespace(get_info=lambda what: "x;y")
+    assert opencl_driver.make_kernels(its.cl, program).keys() == {"x", "y"}
     assert name not in linecache.cache
 
 

@@ -254,6 +254,24 @@ def test_a_cache_of_pocl_that_is_no_folder_is_an_error(monkeypatch: pytest.Monke
         opencl_linker.require()
 
 
+def test_kernels_and_their_program_are_freed(tmp_path: Path) -> None:
+    """A program has a MB or more, which a service of many layers would pay at each that it makes anew."""
+    used = """
+import pyopencl as cl
+from tilewright.runtime.opencl import OpenclRuntime
+from tilewright.runtime.opencl_driver import make_kernels
+text = "kernel void one(global int *a) { *a = 1; } kernel void two(global int *a) { *a = 2; }"
+built = cl.Program(OpenclRuntime(cpu=True)._context, text).build()
+kernels = make_kernels(cl, built)
+assert sorted(kernels) == ["one", "two"]
+count = cl.kernel_info.REFERENCE_COUNT
+assert [kernel.get_info(count) for kernel in kernels.values()] == [1, 1]
+del kernels
+assert built.get_info(cl.program_info.REFERENCE_COUNT) == 1
+"""
+    run("", tmp_path, used=used)
+
+
 def test_linking_is_tried_with_no_module_of_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

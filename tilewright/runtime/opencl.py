@@ -205,7 +205,7 @@ class OpenclRuntime:
             (memory,) = memories
             zero = np.zeros(1, np.uint8)
             return partial(self.cl.enqueue_fill_buffer, self._queue, memory.handle, zero, 0, memory.nbytes)
-        kernel = make_kernels(loaded.module)[launch.kernel]
+        kernel = make_kernels(self.cl, loaded.module)[launch.kernel]
         kernel.set_args(*[memory.handle for memory in memories])
         return partial(self._enqueue, self._queue, kernel, launch.work_items, launch.block)
 

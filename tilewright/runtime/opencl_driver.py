@@ -103,10 +103,14 @@ def _deaf_threads() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def make_kernels(program: Any) -> dict[str, Any]:
-    """Make new kernels of a program, by name; one thread at a time."""
+def make_kernels(cl: Any, program: Any) -> dict[str, Any]:
+    """Make new kernels of a program, by name; one thread at a time.
+
+    Each by itself: those of ``all_kernels`` are never freed, nor is their program (pyopencl 2026.1).
+    """
     with _making:
-        kernels = {kernel.function_name: kernel for kernel in program.all_kernels()}
+        names = program.get_info(cl.program_info.KERNEL_NAMES)
+        kernels = {name: cl.Kernel(program, name) for name in names.split(";") if name}
         for name in tuple(linecache.cache):
             if name.startswith(_THEIR_TEXTS):
                 linecache.cache.pop(name, None)

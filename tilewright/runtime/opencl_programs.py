@@ -35,6 +35,8 @@ class Programs:
         """Build nothing yet; ``name``: of the device, for errors."""
         self.cl, self._context, self._device, self._name = cl, context, device, name
         self._pocl = is_pocl(device)
+        if self._pocl:  # it ends the process if a context is freed that had a damaged program
+            _keep_for_ever(context)
         self.quick = self._pocl
         self.of = lru_cache(maxsize=_KEPT)(self._of)  # the program of a source and options
         self._links, self._since_ns = not self._pocl or opencl_linker.require(), time.time_ns()
@@ -56,7 +58,7 @@ class Programs:
             CompileError: the compiler refuses the source.
         """
         start = time.perf_counter()
-        names = list(make_kernels(self.of(source, self.options)))
+        names = list(make_kernels(self.cl, self.of(source, self.options)))
         most = int(self._device.max_work_group_size)
         resources = {name: Resources(max_threads=most) for name in names}
         return Built(key, source.encode(), resources, time.perf_counter() - start)
@@ -70,7 +72,7 @@ class Programs:
         """
         program = self.of(built.binary.decode(), self.options)
         self._see_linked()
-        kernels = make_kernels(program)
+        kernels = make_kernels(self.cl, program)
         if missing := ", ".join(sorted(built.resources.keys() - kernels)):
             raise CompileError(f"{self._name}: a compiled program lacks {missing}; {_DAMAGED}")
         return Loaded(program, kernels)
@@ -97,7 +99,7 @@ class Programs:
             except MemoryError as error:
                 _keep_for_ever(error.__traceback__)
                 raise
-            if not self._pocl or make_kernels(program):
+            if not self._pocl or make_kernels(self.cl, program):
                 return program
             if not opencl_cache.drop(program.get_info(self.cl.program_info.BINARIES)[0]):
                 break
