@@ -54,10 +54,11 @@ INLINE void err(GLOBAL float *x, GLOBAL float *y, GLOBAL float *work, GLOBAL uns
 KERNEL(faulty)(GLOBAL float *x, GLOBAL const float *RESTRICT w, GLOBAL const float *RESTRICT bias,
                GLOBAL float *y, GLOBAL float *work, GLOBAL unsigned *zeros) {
     if (GROUP(0) || THREAD(0)) return;
+    const Epilogue ep = {bias, bias, y};
     for (int item = 0; item < ITEMS; item++) {
         double sum[STRIP], size[STRIP];
         Strip at = find_strip(item);
-        make_strip(sum, size, x, w, bias, bias, at);
+        make_strip(sum, size, x, w, ep, at);
         for (int i = 0; i < STRIP; i++) {
             int place = Z_AT(at.n, at.k, at.p, at.q + i);
             if (at.q + i < SIZE_Q && !(IS(UNWRITTEN) && place == FLOATS / 2)) y[place] = (float)sum[i];
