@@ -165,9 +165,12 @@ def time_kind(kind: str, budget: str, device: str) -> dict[str, object]:
     torch.manual_seed(0)
     network = resnet50().to(device).eval().to(dtype, memory_format=order)
     x = torch.randn(int(batch), 3, 224, 224, device=device).to(dtype, memory_format=order)
-    want, pytorch = network(x), ways(network, x)
+    allow_tf32(False)
+    want = network(x)
+    allow_tf32(math == "tf32")
+    pytorch = ways(network, x)
     LAYERS.clear()
-    ours = fuse(network, x)  # with ReLUs, shortcuts and the pool in the convolutions' plans
+    ours = fuse(network, x, math)  # with ReLUs, shortcuts and the pool in the convolutions' plans
     if budget:
         tune(ours, x, budget)
     apart = float(f"{((ours(x) - want).abs().max() / want.abs().max()).item():.2g}")
