@@ -16,6 +16,7 @@ from tilewright.device import Device
 from tilewright.dtypes import numpy_dtype
 from tilewright.errors import DeviceError
 from tilewright.kernels.config import Config
+from tilewright.kernels.direct.cpu_tile import live_vectors
 from tilewright.kernels.error_bound import error_bound
 from tilewright.kernels.requant import numpy_requantised
 from tilewright.kernels.untuned.reference import numpy_conv
@@ -92,6 +93,12 @@ def computed(plan: Plan, x: Any, w: Any, shift: int = 0, **more: Any) -> Any:
     assert (held[start + problem.y_bytes :] == 0xFF).all(), f"{plan.config}: wrote past y"
     inside = held[start : start + problem.y_bytes].copy()
     return inside.view(numpy_dtype(problem.dtype_out)).reshape(problem.y_shape)
+
+
+def fitting(problem: Problem, device: Device, values: dict[str, int]) -> dict[str, int]:
+    """Return parameters of ``direct`` on a CPU; with one vector of channels where two need more registers."""
+    tile = [values[name] for name in ("v", "tk", "th", "tw")]
+    return values if live_vectors(problem, device, *tile) <= device.regs_per_thread else values | {"tk": 1}
 
 
 def agrees(plan: Plan, shift: int = 0, seed: int = 7, normal: bool = False) -> None:

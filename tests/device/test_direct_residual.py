@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from here import verified
+from here import fitting, verified
 
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
@@ -31,7 +31,8 @@ ADDED = (
 def _check(text: str, change: dict[str, int], cpu: Runtime) -> None:
     problem = Problem.parse(text)
     words = -(-problem.cg // 4) if problem.is_integer else problem.cg
-    verified(cpu, problem, Config.make("direct", BASE | dict(cs=words) | change))
+    values = fitting(problem, cpu.device, BASE | dict(cs=words) | change)
+    verified(cpu, problem, Config.make("direct", values))
 
 
 @pytest.mark.parametrize(("text", "change"), ADDED)
