@@ -7,6 +7,7 @@
 //   REQUANT        1: y is i8, sums of i8 times the scale of their channel (requant.h)
 //
 // Channels k are counted over all groups. `to` is an element of z, and of what is stored (y without a pool, or sums).
+// Of sums that a second kernel adds up it is one in the part of their share (SHARE_AT of tile.h); z is not read then.
 //
 //   Epilogue                  what a kernel reads and writes here: {bias, z, y SCALE_ARGUMENT} of its parameters, whose
 //                             last one is SCALE_PARAMETER

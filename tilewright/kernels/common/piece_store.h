@@ -90,7 +90,7 @@ INLINE void store_done(GLOBAL done_t *to, const acc_t v[RUN_OUT], const float *s
 #if POOL_MEETS
 #define SUM_AT(k, px) (Y_NHWC ? (px) * SUM_PITCH + (k) : (k) * SUM_PITCH + (px))
 
-// Finish sums of a thread, from channel k and pixel px of the tile on, for the pool; b: their channels' bias. (y, s: of
+// Finish sums of a thread, from channel k and pixel px of the tile on, for the pool; b: their channels' bias. (s: of
 // the other finish_out.)
 INLINE void finish_out(Epilogue ep, SHARED acc_t *sums, Place at, int k, int px, acc_t v[RUN_OUT], const acc_t *b,
                        const float *s) {
