@@ -25,6 +25,7 @@ from tilewright.kernels.family import Config, Family
 from tilewright.kernels.gemm.product import product, tiling_of
 from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of
 from tilewright.kernels.named import NAMED
+from tilewright.kernels.tile import TWO_PASS
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime
@@ -320,6 +321,25 @@ def test_shares_of_a_block_that_do_not_divide_its_outputs(text: str, runtime: Ru
     assert len(odd) >= 3
     for config in odd[:3]:
         agrees(Plan.make(runtime, problem, config))
+
+
+@pytest.mark.parametrize(
+    ("text", "pins", "stored"),
+    (
+        ("n1c16h8w8k16r3s3p1-f32-nhwc+bias+add", {"v": 4}, "Y_VECTOR"),
+        ("n1c16h8w8k16r3s3p1-f32+bias+add", {"tw": 4}, "Y_ROWS"),
+    ),
+)
+def test_runs_of_sums_are_stored_in_the_part_of_their_share(
+    text: str, pins: dict[str, int], stored: str, runtime: Runtime
+) -> None:
+    """direct, from registers, for a second kernel: channels of a pixel, or columns of a row."""
+    problem = Problem.parse(text)
+    shares = {"sg": 2, "sb": 1, "sc": 1, "combine": TWO_PASS, "out": 0}
+    space = Space(family_of("direct"), problem, runtime.device, shares | pins)
+    plan = Plan.make(runtime, problem, space.sample(random.Random(1)))
+    assert dict(plan.blueprint.defines)[stored]
+    agrees(plan)
 
 
 @pytest.mark.parametrize("text", ("n1c40h9w8k36r1s1-f32-nhwc+bias+relu", "n2c64h11w9k140r1s1g2-f32+add"))
