@@ -2,8 +2,8 @@
 
 Batch norms are folded into the convolutions, as for inference; weights and input are random. Runs follow one
 another, with warm caches. On a GPU the ways are PyTorch's calls, and CUDA graphs of them and of what
-torch.compile makes; on a CPU there are no graphs, but ONNX Runtime if it is installed. ``--budget 2s`` tunes
-the layers first: some two minutes for each kind.
+torch.compile makes; on a CPU there are no graphs, but ONNX Runtime if it is installed. PyTorch has no
+``accurate``: beside it, it is strict. ``--budget 2s`` tunes the layers first: some two minutes for each kind.
 """
 
 from __future__ import annotations
