@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 from tilewright.dispatch import choices
-from tilewright.kernels.untuned.reference import numpy_conv
+from tilewright.kernels.blueprint import Buffer
+from tilewright.kernels.untuned.reference import Reference, numpy_conv
 from tilewright.plans import plan_cache
 from tilewright.problem import Problem
 
@@ -39,3 +41,14 @@ def near(y: Any, want: Any) -> None:
 
 X, W, B = some(2, 4, 7, 9), some(6, 4, 3, 2, seed=1), some(6, seed=2)
 Z = some(2, 6, 5, 8, seed=3)
+
+
+def copy_unaligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the reference copy arrays that are not aligned, as mma and hopper do."""
+    plain = Reference.blueprint
+
+    def copies(family: Any, *given: Any, aligned: bool = True) -> Any:
+        blueprint = plain(family, *given, aligned)
+        return blueprint if aligned else replace(blueprint, workspace=(Buffer("copied", 64),))
+
+    monkeypatch.setattr(Reference, "blueprint", copies)

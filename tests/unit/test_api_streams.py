@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_samples import B, F, W, X, Z, expected, near, own_cache
+from api_samples import B, F, W, X, Z, copy_unaligned, expected, near, own_cache
 from fake_cuda import FakeCupy, cupy
 
 import tilewright as tw
@@ -150,17 +150,6 @@ def test_streams_share_no_workspace_and_no_constant_memory(cupy: FakeCupy) -> No
             near(layer(cupy.array(X), layer.pack(cupy.array(W))).data_, expected(text, X, W))
         plans = {id(one.plan) for one in layer._streams.by_stream.values()}
         assert len(plans) == (1 if shared else 3)
-
-
-def copy_unaligned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the reference copy arrays that are not aligned, as mma and hopper do."""
-    plain = Reference.blueprint
-
-    def copies(family: Any, *given: Any, aligned: bool = True) -> Any:
-        blueprint = plain(family, *given, aligned)
-        return blueprint if aligned else replace(blueprint, workspace=(Buffer("copied", 64),))
-
-    monkeypatch.setattr(Reference, "blueprint", copies)
 
 
 def test_streams_share_a_plan_that_keeps_nothing_of_aligned_arrays(

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from api_samples import copy_unaligned
 
 from tilewright import api
 from tilewright.arrays.view import ArraySpec, ArrayView
@@ -172,13 +173,7 @@ def _unaligned(plan: Plan, x: Any, w: Any, b: Any, y: Any) -> dict[str, Memory]:
 
 
 def test_streams_share_no_workspace_of_arrays_that_are_not_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Reference.blueprint
-
-    def blueprint(kind: Any, *given: Any, aligned: bool = True) -> Blueprint:
-        found = plain(kind, *given, aligned)
-        return found if aligned else replace(found, workspace=(Buffer("copied", 64),))
-
-    monkeypatch.setattr(Reference, "blueprint", blueprint)
+    copy_unaligned(monkeypatch)
     plan = Plan.make(open_runtime("numpy"), LAYER, REFERENCE)
     assert not plan.of_one_stream
     x, w, b = _arrays()
