@@ -1,9 +1,10 @@
 """Time a whole ResNet-50, by PyTorch and by ours: ``python benchmarks/time_network.py``.
 
 Batch norms are folded into the convolutions, as for inference; weights and input are random. Runs follow one
-another, with warm caches. On a GPU the ways are PyTorch's calls, and CUDA graphs of them and of what
-torch.compile makes; on a CPU there are no graphs, but ONNX Runtime if it is installed. PyTorch has no
-``accurate``: beside it, it is strict. ``--budget 2s`` tunes the layers first: some two minutes for each kind.
+another, with warm caches, once all plans are prepared. On a GPU the ways are PyTorch's calls, and CUDA graphs
+of them and of what torch.compile makes; on a CPU there are no graphs, but ONNX Runtime if it is installed.
+PyTorch has no ``accurate``: beside it, it is strict. ``--budget 2s`` tunes the layers first: some two minutes
+for each kind.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ except ImportError:
     sys.exit("this needs PyTorch: in tilewright's folder run pip install -e '.[torch]'")
 
 from pytorch_fuse import LAYERS, fuse  # noqa: E402
+from pytorch_swap import prepare  # noqa: E402
 from torch import nn  # noqa: E402
 
 import tilewright as tw  # noqa: E402
@@ -67,16 +69,6 @@ def resnet50() -> nn.Sequential:
             layers.append(Block(channels, middle, 2 if i == 0 and middle > 64 else 1))
             channels = 4 * middle
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000))
-
-
-def tune(network: nn.Module, x: torch.Tensor, budget: str) -> None:
-    """Tune all layers that the network has on x."""
-    network(x)  # plans them
-    plans = [plan for layer in LAYERS for plan, _ in layer.planned.values()]
-    for problem in dict.fromkeys(plan.problem for plan in plans):
-        tw.tune(problem, x.device.type, budget)
-    for layer in LAYERS:
-        layer.planned.clear()
 
 
 def graph(call: Callable[[], object]) -> Callable[[], None]:
@@ -171,10 +163,17 @@ def time_kind(kind: str, budget: str, device: str) -> dict[str, object]:
     pytorch = ways(network, x)
     LAYERS.clear()
     ours = fuse(network, x, math)  # with ReLUs, shortcuts and the pool in the convolutions' plans
+    start = time.perf_counter()
+    plans = prepare(ours, x)
+    prepare_s = round(time.perf_counter() - start, 2)
     if budget:
-        tune(ours, x, budget)
+        for problem in dict.fromkeys(plan.problem for plan in plans):
+            tw.tune(problem, x.device.type, budget)
     apart = float(f"{((ours(x) - want).abs().max() / want.abs().max()).item():.2g}")
-    row = {"kind": kind, "budget": budget, "pytorch_us": pytorch, "ours_us": ways(ours, x), "apart": apart}
+    row = {
+        "kind": kind, "budget": budget, "prepare_s": prepare_s, "pytorch_us": pytorch,
+        "ours_us": ways(ours, x), "apart": apart,
+    }  # fmt: skip
     return row if x.is_cuda else row | {"onnxruntime_us": onnxruntime_us(network, x)}
 
 
@@ -205,7 +204,8 @@ def main() -> None:
                 f"{us:{len(head) + 3}.0f}" for us, head in zip((*theirs, *ours), heads, strict=True)
             )
             onnx = f"   ONNX Runtime {row['onnxruntime_us']:.0f}" if row.get("onnxruntime_us") else ""
-            print(f"{kind:16}{line}{onnx}   answers {row['apart']:.1e} apart", flush=True)
+            about_it = f"answers {row['apart']:.1e} apart, prepared in {row['prepare_s']} s"
+            print(f"{kind:16}{line}{onnx}   {about_it}", flush=True)
             rows.append(row)
             if given.json:
                 given.json.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n", encoding="utf-8")

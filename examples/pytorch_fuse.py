@@ -17,7 +17,7 @@ import sys
 try:
     import torch
     from pytorch_network import is_plain
-    from pytorch_swap import LAYERS, Layer, has_hooks, step_of
+    from pytorch_swap import LAYERS, Layer, has_hooks, prepare, step_of
     from torch import nn
     from torch.fx.passes.shape_prop import ShapeProp
     from torch.nn.utils.fusion import fuse_conv_bn_eval
@@ -144,6 +144,7 @@ if __name__ == "__main__":
     with torch.no_grad():
         want = network(x)
         ours = fuse(network, x)
+        prepare(ours, x)
         left = [type(one).__name__ for one in ours.children() if not isinstance(one, Layer)]
         print(f"{len(LAYERS)} layers on {place}, left to PyTorch: {', '.join(left)}")
         print("same answer:", torch.allclose(ours(x), want, atol=1e-4))

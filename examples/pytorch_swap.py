@@ -25,6 +25,7 @@ except ImportError:
     sys.exit("this example needs PyTorch: in tilewright's folder run pip install -e '.[torch]'")
 
 ORDERS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
+ASKED = None  # the problems of the layers that were called, while ``prepare`` asks for them
 LAYERS = []  # operators of PyTorch take tensors and numbers: a layer is its place in this list
 
 
@@ -72,7 +73,10 @@ class Layer(torch.nn.Module):
         return run(x, z, self.place) if torch.compiler.is_compiling() else self.compute(x, z)
 
     def compute(self, x, z):
-        """Return the same, computed."""
+        """Return the same, computed; while ``prepare`` asks for problems, say it and compute nothing."""
+        if ASKED is not None:
+            ASKED.append(self.problem(x, z))
+            return shaped(x, z, self.place)
         self.forget_old_weight()
         kind = x.shape, x.stride(), x.dtype, x.device, z is not None
         if kind not in self.planned:
@@ -108,6 +112,21 @@ def swap(network, math="strict"):
             last = None
             swap(one, math)
     return network
+
+
+def prepare(network, x):
+    """Plan all layers of a network at once, for an input such as x: on a GPU several at a time.
+
+    Else each is planned when it is first called: the compilers of a network take a minute, one by one.
+    """
+    global ASKED
+    ASKED = []
+    try:
+        network(x)
+        problems = ASKED
+    finally:
+        ASKED = None
+    return tw.plan_all(problems, str(x.device))
 
 
 def step_of(one, before):
@@ -154,5 +173,6 @@ if __name__ == "__main__":
     torch.backends.cudnn.allow_tf32 = False  # so that PyTorch's answer is one in f32, as ours
     with torch.no_grad():
         want = network(x)
-        ours = torch.compile(swap(network), fullgraph=True, **how)
+        prepare(swap(network), x)
+        ours = torch.compile(network, fullgraph=True, **how)
         print(f"{len(LAYERS)} layers on {place}, same answer:", torch.allclose(ours(x), want, atol=1e-4))

@@ -17,7 +17,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tilewright.api import LayerPlan, conv2d, forget, plan, tune
+    from tilewright.api import LayerPlan, conv2d, forget, plan, plan_all, tune
     from tilewright.device import Device
     from tilewright.errors import (
         ArrayError,
@@ -47,7 +47,7 @@ __version__ = "0.1.0"
 
 # The module of each public name.
 _HOMES = {
-    **dict.fromkeys(("LayerPlan", "conv2d", "forget", "plan", "tune"), "api"),
+    **dict.fromkeys(("LayerPlan", "conv2d", "forget", "plan", "plan_all", "tune"), "api"),
     **dict.fromkeys(("Epilogue", "Pool"), "problem.epilogue"),
     **dict.fromkeys(("Check", "Measurement", "Record"), "record"),
     **dict.fromkeys((
@@ -63,7 +63,7 @@ __all__ = [
     "ArrayError", "BoundCall", "Budget", "BudgetError", "Check", "CompileError", "Config", "ConfigError",
     "Device", "DeviceError", "Epilogue", "LayerPlan", "Measurement", "OutOfMemory", "OutputError", "Packed",
     "PeerError", "Pool", "Problem", "ProblemError", "Record", "RunError", "Store", "StoreError",
-    "TilewrightError", "TuneResult", "conv2d", "forget", "plan", "tune",
+    "TilewrightError", "TuneResult", "conv2d", "forget", "plan", "plan_all", "tune",
 ]  # fmt: skip
 
 

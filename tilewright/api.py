@@ -1,4 +1,4 @@
-"""The public functions: ``conv2d``, ``plan``, ``tune``, ``forget``.
+"""The public functions: ``conv2d``, ``plan``, ``plan_all``, ``tune``, ``forget``.
 
 With NumPy arrays and CPU tensors the work is done on the CPU before the call returns. With CUDA tensors and
 CuPy arrays it is enqueued on the caller's current stream; nothing is copied, converted or synchronised.
@@ -6,7 +6,7 @@ CuPy arrays it is enqueued on the caller's current stream; nothing is copied, co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tilewright.arguments.layer import problem_of, runtime_for
@@ -34,7 +34,7 @@ from tilewright.plans.provenance import Basis, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.problem.epilogue import Pool
-from tilewright.problem.shapes import as_problem
+from tilewright.problem.shapes import as_problem, as_problems
 from tilewright.runtime import instead_of_numpy, open_runtime
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tilewright.tuning.budget import Budget
     from tilewright.tuning.events import Progress, TuneResult
 
-__all__ = ["LayerPlan", "conv2d", "forget", "plan", "tune"]
+__all__ = ["LayerPlan", "conv2d", "forget", "plan", "plan_all", "tune"]
 
 Size = int | tuple[int, int]
 Padding = int | tuple[int, int] | tuple[int, int, int, int] | str
@@ -200,6 +200,48 @@ def plan(
         return LayerPlan(Plan.make(runtime, layer, as_config(config, layer, deterministic), why))
     request = Request(layer, deterministic, as_families(family))
     return layer_plan(request, runtime, as_store(store) or default_store())
+
+
+@untraced
+def plan_all(
+    problems: Iterable[Problem | str] | str,
+    device: str | None = None,
+    *,
+    deterministic: bool = False,
+    family: Families = None,
+    store: Store | None = None,
+) -> list[LayerPlan]:
+    """Prepare the layers of a network: as ``plan`` for each, but on a GPU several at a time, a core each.
+
+    ``plan`` and ``conv2d`` find them prepared. At most 256 plans are kept, see ``forget``; hold those that
+    you need.
+
+    Args:
+        problems: the layers, each as for ``plan``, or the name of a suite: "resnet". One that is there twice
+            is prepared once.
+        device: as for ``plan``.
+        deterministic: as for ``plan``.
+        family: as for ``plan``.
+        store: as for ``plan``.
+
+    Returns:
+        A plan for each layer, in their order.
+
+    Raises:
+        TilewrightError: as ``plan``, for the first layer that cannot be prepared; the others are.
+
+    Example:
+        >>> import tilewright as tw
+        >>> plans = tw.plan_all(["n1c8h6w6k16r3s3p1-f32", "n1c16h6w6k8r1s1-f32"], device="cpu")
+        >>> [one.problem.y_shape for one in plans]
+        [(1, 16, 6, 6), (1, 8, 6, 6)]
+    """
+    from tilewright.dispatch.together import layer_plans
+
+    layers, runtime = as_problems(problems), _open(device)
+    deterministic, families = as_flag("deterministic", deterministic), as_families(family)
+    requests = [Request(layer, deterministic, families) for layer in layers]
+    return layer_plans(requests, runtime, as_store(store) or default_store())
 
 
 def tune(

@@ -14,6 +14,7 @@ from tilewright.dtypes import FULL
 from tilewright.errors import ArrayError, CompileError
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
+from tilewright.plans import plan_cache
 from tilewright.plans.layer import LayerPlan
 from tilewright.plans.stream_plans import MOST_STREAMS
 from tilewright.problem import DTYPES
@@ -304,6 +305,27 @@ def test_a_layer_is_planned_while_another_thread_records_a_graph(
 
         _recorded(torch, record, y)
     near(torch, y, want)
+
+
+def test_layers_that_are_planned_together_answer_as_one_by_one(torch: Any, own_cache: None) -> None:
+    """Among them winners that ship, which are verified in a process of its own, and guesses."""
+    layers = [
+        tw.Problem.parse(text)
+        for text in ("n1c64h56w56k64r1s1-f32", "n1c256h14w14k256r3s3p1-f32", "n1c5h9w7k6r3s3p1-f32",
+                     "n1c64h56w56k64r1s1-f32", "n1c128h28w28k128r3s3p1-f16-nhwc")
+    ]  # fmt: skip
+    plan_cache.forget()
+    plans = tw.plan_all(layers, "cuda")
+    assert [plan.problem for plan in plans] == layers
+    assert [plan is tw.plan(layer, "cuda") for plan, layer in zip(plans, layers, strict=True)] == [True] * 5
+    for plan, layer in zip(plans, layers, strict=True):
+        dtype = torch.float16 if layer.dtype == "f16" else torch.float32
+        order = torch.channels_last if layer.layout_in == "nhwc" else torch.contiguous_format
+        x = torch.randn(layer.n, layer.c, layer.h, layer.w, device="cuda").to(dtype, memory_format=order)
+        w = (torch.randn(layer.w_shape, device="cuda") / layer.terms**0.5).to(dtype)
+        y = plan(x, plan.pack(w))
+        want = torch.nn.functional.conv2d(x.double(), w.double(), padding=layer.pad[0])
+        torch.testing.assert_close(y.double(), want, rtol=2e-3, atol=2e-3)
 
 
 def test_what_a_threads_own_default_stream_had_goes_with_the_thread(torch: Any) -> None:

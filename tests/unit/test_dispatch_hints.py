@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
-from dispatch_samples import DEVICE, LAYER, FakePlan, Judge, box, choose, record, stage, tile, winner
+from dispatch_samples import DEVICE, LAYER, FakePlan, Judge, box, choose, record, stage, winner
 
 from tilewright.dispatch import choices
-from tilewright.errors import RunError, StoreBusy
-from tilewright.kernels.family import Config
+from tilewright.errors import StoreBusy
 from tilewright.plans import plan_cache
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
-from tilewright.record import Record
 from tilewright.store import Store
-from tilewright.tuning.protocol import Job
 
 __all__ = ["box", "stage"]  # fixtures
 
@@ -122,38 +115,6 @@ def test_who_wants_the_same_bits_each_time_gets_no_winner_of_a_layer_alike_that_
         return sorted(str(config) for config, why in found if why.like)
 
     assert (alike(True), alike(False)) == (["tiles:t=6"], ["tiles:t=5", "tiles:t=6"])
-
-
-def test_winners_from_elsewhere_are_verified_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the references are there; where these cannot be made, nothing is said of the config."""
-    told: list[Any] = []
-
-    class Child:
-        def __init__(self, job: Job) -> None:
-            told.append((job.problem, job.backend, job.index))
-
-        def __enter__(self) -> Child:
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            told.append("ended")
-
-        def prepare(self) -> None:
-            told.append("prepared")
-            if len(told) > 5:
-                raise RunError("no memory for the references")
-
-        def run(self, config: Config, full: bool = False) -> Record:
-            told.append((config, full))
-            return record(4)
-
-    monkeypatch.setattr("tilewright.tuning.worker.Worker", Child)
-    there: Any = SimpleNamespace(device=replace(DEVICE, index=1))
-    assert choices.verified(LAYER, there, tile(4)) == record(4)
-    assert told == [(str(LAYER), "cuda", 1), "prepared", (tile(4), True), "ended"]
-    with pytest.warns(RuntimeWarning, match="not used: no memory for the references"):
-        assert choices.verified(LAYER, there, tile(4)) is None
-    assert told[-1] == "ended"
 
 
 def test_a_hint_that_was_verified_runs_though_it_cannot_be_remembered(

@@ -189,6 +189,24 @@ def test_a_fused_network_answers_as_before(monkeypatch: pytest.MonkeyPatch) -> N
         assert [str(plan.problem.epilogue) for plan in plans] == steps, what
 
 
+def test_all_layers_are_planned_before_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from pytorch_fuse import example, fuse
+    from pytorch_swap import Layer, prepare, swap
+
+    network, x = example()
+    with torch.no_grad():
+        want = network(x)
+        for ours in (fuse(network, x), swap(copy.deepcopy(network))):
+            layers = [one for one in ours.modules() if isinstance(one, Layer)]
+            plans = prepare(ours, x)
+            assert len(plans) == len(layers) > 5
+            assert not any(layer.planned for layer in layers), "nothing was computed"
+            assert torch.allclose(ours(x), want, atol=1e-4)
+            assert {plan for layer in layers for plan, _ in layer.planned.values()} == set(plans)
+
+
 def test_max_pools_of_square_windows_are_taken_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """And no others; PyTorch takes a number, a tuple or a list for each of a pool's numbers."""
     torch = pytest.importorskip("torch")

@@ -585,6 +585,34 @@ def test_what_comes_to_rest_too_late_ends() -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
+def test_a_child_rests_for_so_long(tmp_path: Path) -> None:
+    """One that is taken meanwhile works on, and rests as long again."""
+    with WorkerPool(rest_s=0.5) as children:
+        with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
+            pid = _pid(worker)
+        with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
+            assert _pid(worker) == pid
+            time.sleep(0.6)
+            worker.prepare()
+        assert Path(f"/proc/{pid}").exists()
+        ends = time.monotonic() + 30
+        while Path(f"/proc/{pid}").exists() and time.monotonic() < ends:
+            time.sleep(0.05)
+        assert not Path(f"/proc/{pid}").exists()
+        with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
+            assert _pid(worker) != pid
+
+
+def test_a_child_of_another_environment_rests_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cache is another one."""
+    with WorkerPool() as children:
+        with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
+            pid = _pid(worker)
+        monkeypatch.setenv("TILEWRIGHT_CACHE", "/elsewhere")
+        with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
+            assert _pid(worker) != pid
+
+
 def _pid(worker: Worker) -> int:
     """Return the process that has the job."""
     assert worker.device.backend == "numpy"

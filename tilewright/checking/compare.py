@@ -47,6 +47,12 @@ class Comparison:
         return self.nan + self.inf + self.missed
 
 
+def programs(problem: Problem, device: Device) -> tuple[Blueprint, Blueprint]:
+    """Return the kernels of ``compare`` and ``differences``."""
+    check, same = tools.check(problem, device), tools.same(problem, device)
+    return _few_threads(check, device), _few_threads(same, device)
+
+
 def compare(
     launcher: Launcher, problem: Problem, y: Memory, ref: Memory, size: Memory, bound: ErrorBound
 ) -> Comparison:
@@ -54,7 +60,7 @@ def compare(
     import numpy as np
 
     runtime = launcher.runtime
-    blueprint = _few_threads(tools.check(problem, runtime.device), runtime.device)
+    blueprint, _ = programs(problem, runtime.device)
     rows = np.empty((_threads(blueprint.launches[0]), tools.CHECK_FIGURES), np.float64)
     limits, found = launcher.put(np.array(astuple(bound), np.float64)), runtime.alloc(rows.nbytes)
     launcher.launch(blueprint, dict(y=y, ref=ref, size=size, limits=limits, found=found))
@@ -69,7 +75,7 @@ def differences(launcher: Launcher, problem: Problem, a: Memory, b: Memory) -> i
     import numpy as np
 
     runtime = launcher.runtime
-    blueprint = _few_threads(tools.same(problem, runtime.device), runtime.device)
+    _, blueprint = programs(problem, runtime.device)
     counts = np.empty(_threads(blueprint.launches[0]), np.uint32)
     found = runtime.alloc(counts.nbytes)
     launcher.launch(blueprint, dict(a=a, b=b, found=found))

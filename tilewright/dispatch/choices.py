@@ -6,14 +6,13 @@ similar layers; the model's best legal configs; the reference.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from tilewright.device import Device
 from tilewright.dispatch.guesses import ranked_for
-from tilewright.errors import ConfigError, ProblemError, StoreError, TilewrightError, warn_once
+from tilewright.errors import ConfigError, ProblemError, StoreError, warn_once
 from tilewright.kernels import FAMILIES, PLAIN, pick
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
@@ -34,7 +33,6 @@ MOST_VERIFIED = 2  # winners from elsewhere, in turn until one is right
 REFERENCE = Config.make("reference", {"v": 1})
 
 Verify = Callable[[Config], Record | None]
-_verifying = threading.Lock()  # one worker at a time: it measures too
 
 
 def choices(request: Request, runtime: Runtime, store: Store | None) -> Iterator[tuple[Config, Provenance]]:
@@ -161,8 +159,7 @@ class _Winners:
                 continue
             if (tried := tried + 1) > MOST_VERIFIED:
                 return
-            with _verifying:
-                record = verify(config)
+            record = verify(config)
             if record is None:
                 return
             self.seen.add(config)
@@ -216,17 +213,9 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
 
     Returns None if no worker could be started, or make the references: that says nothing of the config.
     """
-    from tilewright.tuning.protocol import Job
-    from tilewright.tuning.worker import Worker
+    from tilewright.dispatch import verifying  # loads what starts processes
 
-    device = runtime.device
-    with Worker(Job(str(problem), device.backend, device.index)) as worker:
-        try:
-            worker.prepare()
-            return worker.run(config, full=True)
-        except TilewrightError as error:
-            warn_once(f"tuned winners from elsewhere are not used: {error}", "verified")
-            return None
+    return verifying.verified(problem, runtime, config)
 
 
 def stored(request: Request, runtime: Runtime, store: Store) -> Record | None:

@@ -92,6 +92,21 @@ def as_problem(problem: Problem | str) -> Problem:
     return found[0].problem
 
 
+def as_problems(problems: Iterable[Problem | str] | Problem | str) -> list[Problem]:
+    """Accept several of what ``as_problem`` does, or one of them; the name of a suite stands for its layers.
+
+    Raises:
+        ProblemError: one is none of these.
+    """
+    given = [problems] if isinstance(problems, (Problem, str)) else problems
+    if not isinstance(given, Iterable):
+        raise ProblemError(f"problems: {a_kind(given)} was given; must be Problems or problem strings")
+    found: list[Problem] = []
+    for one in given:
+        found += [layer.problem for layer in resolve(one)] if isinstance(one, str) else [as_problem(one)]
+    return found
+
+
 def resolve(spec: str) -> list[Layer]:
     """Return the layers of one spec; a layer given by its problem string is named by it.
 

@@ -210,7 +210,12 @@ def python_child() -> tuple[list[str], dict[str, str]]:
     package = Path(__file__).resolve().parents[1]
     paths = [str(package.parent), *_paths()]
     code = _CHILD.format(paths=paths, name=package.name, init=str(package / "__init__.py"))
-    return [sys.executable, "-c", code], {**os.environ, "PYTHONSAFEPATH": "1", **inherited()}
+    return [sys.executable, "-c", code], child_environment()
+
+
+def child_environment() -> dict[str, str]:
+    """Return the environment of a child that starts now."""
+    return {**os.environ, "PYTHONSAFEPATH": "1", **inherited()}
 
 
 def _paths() -> list[str]:

@@ -17,7 +17,15 @@ from tilewright.kernels.config import Config
 from tilewright.measuring.rounds import Limits
 from tilewright.problem import Problem
 from tilewright.record import Outcome, Record, Versions
-from tilewright.tuning.channel import Channel, ChildError, ChildLost, Crashed, Hung, python_child
+from tilewright.tuning.channel import (
+    Channel,
+    ChildError,
+    ChildLost,
+    Crashed,
+    Hung,
+    child_environment,
+    python_child,
+)
 from tilewright.tuning.protocol import (
     Compare,
     Compile,
@@ -174,9 +182,9 @@ class Worker:
 
     @property
     def _pool_key(self) -> tuple[str, ...]:
-        """The key of jobs that can share a child."""
-        job = self.job
-        return (str(job.backend), str(job.index), str(job.facts), *(self._command or ()))
+        """The key of jobs that can share a child: it keeps the environment that it was started in."""
+        job, settings = self.job, sorted(child_environment().items())
+        return (str(job.backend), str(job.index), str(job.facts), *(self._command or ()), str(settings))
 
     def failed(self, config: Config, outcome: Outcome, reason: str) -> Record:
         """Return the record of a config that gave no answer."""
