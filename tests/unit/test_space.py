@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import product
+from operator import itemgetter
 from typing import Any
 
 import pytest
+from fake_family import FakeFamily
 from search_samples import DEVICE, LAYER, Sizes
 from tuning_fakes import Row
 
 from tilewright.device import Device
+from tilewright.errors import EmptySpace
 from tilewright.kernels import family_of
 from tilewright.kernels.direct.spec import Direct
-from tilewright.kernels.family import Config, Rule
+from tilewright.kernels.family import Config, Param, Rule
 from tilewright.problem import Problem
 from tilewright.search import space
 from tilewright.search import strategies as search
@@ -111,6 +115,76 @@ def test_all_configs_come_once_in_the_order_of_the_space() -> None:
     assert strategy.propose(5) + strategy.propose(100) == wanted and strategy.propose(5) == []
     kept = search.make("all", Sizes(), LAYER, DEVICE, among=wanted[30:40])
     assert kept.propose(4) + kept.propose(100) == wanted[30:40]
+
+
+class Forbidden(FakeFamily):
+    """Six sizes of 0 to 3, of which some pairs and triples may not meet."""
+
+    name = "forbidden"
+
+    def __init__(self, seed: int) -> None:
+        rng, self.names = random.Random(seed), "abcdef"
+        counts = [rng.choice((1, 2, 2, 3)) for _ in range(rng.choice((3, 6)))]
+        self.sets = [sorted(rng.sample(self.names, count)) for count in counts]
+        self.tables = [{tuple(rng.choices(range(4), k=len(one))) for _ in range(40)} for one in self.sets]
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        return tuple(Param(name, (0, 1, 2, 3), "a size") for name in self.names)
+
+    def rules(self, device: Device) -> tuple[Rule, ...]:
+        def rule(names: list[str], table: set[tuple[int, ...]]) -> Rule:
+            def holds(cf: dict[str, int]) -> bool:
+                return tuple([cf[name] for name in names]) not in table
+
+            return Rule("".join(names), holds, "they clash", " ".join(names))
+
+        return tuple(map(rule, self.sets, self.tables))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_config_is_passed_over_where_steps_back_are_long(seed: int) -> None:
+    """Neither of all in order, nor by chance: of a few any may come."""
+    family = Forbidden(seed)
+    legal, names = Space(family, LAYER, DEVICE), family.names
+    rules = [(itemgetter(*map(names.index, one)), len(one), table)
+             for one, table in zip(family.sets, family.tables, strict=True)]  # fmt: skip
+
+    def good(values: tuple[int, ...]) -> bool:
+        return not any((get(values) if many > 1 else (get(values),)) in table for get, many, table in rules)
+
+    wanted = [values for values in product(range(4), repeat=6) if good(values)]
+    found = [tuple(config[name] for name in names) for config in legal.every()]
+    assert found == wanted
+    rng = random.Random(0)
+    if not wanted:
+        with pytest.raises(EmptySpace):
+            legal.sample(rng)
+    else:
+        drawn, most = set[tuple[int, ...]](), 5000 if len(wanted) < 20 else 200
+        while len(drawn) < len(wanted) and (most := most - 1):
+            one = legal.sample(rng)
+            drawn.add(tuple(one[name] for name in names))
+        assert drawn <= set(wanted) and (len(wanted) >= 20 or len(drawn) == len(wanted))
+
+
+class Thrashing(FakeFamily):
+    """The first size decides whether the last may be anything, whatever ten between them are."""
+
+    name = "thrashing"
+
+    def params(self, problem: Problem, device: Device) -> tuple[Param, ...]:
+        return tuple(Param(f"p{place:02}", tuple(range(8)), "a size") for place in range(12))
+
+    def rules(self, device: Device) -> tuple[Rule, ...]:
+        return (Rule("first", lambda p00, p11: p00 == 3, "all others are too large"),)
+
+
+def test_what_does_not_matter_is_not_changed_in_vain() -> None:
+    """One after the other, 8**10 values between the two would be tried for each of the first."""
+    legal = Space(Thrashing(), LAYER, DEVICE)
+    for seed in range(20):
+        assert legal.sample(random.Random(seed))["p00"] == 3
+    assert next(legal.every())["p00"] == 3
 
 
 def test_random_configs_come_once_and_the_seed_says_which() -> None:

@@ -49,6 +49,8 @@ class Space:
         count = _AnswerCount()
         rules = [_MemoisedRule(rule, self._fixed, count) for rule in family.rules(device)]
         self._checks = _checks_by_depth(self.params, rules)
+        places = {param.name: 1 << place for place, param in enumerate(self.params)}
+        self._places = {rule: sum(places.get(name, 0) for name in set(rule.needs)) for rule in rules}
         self._rules_of = {p.name: [rule for rule in rules if p.name in rule.needs] for p in self.params}
         self._rules_of_both = {
             (one.name, other.name): [rule for rule in self._rules_of[one.name] if other.name in rule.needs]
@@ -131,10 +133,12 @@ class Space:
     def _extend(self, order: Callable[[tuple[int, ...]], Iterator[int]]) -> Iterator[dict[str, Any]]:
         """Yield legal values of all parameters, each parameter's in the order given.
 
-        It is the same dict each time, with other values.
+        It is the same dict each time, with other values. Where no value of a parameter will do, the next one
+        to change is the last that the broken rules need: none between matters.
         """
         known, last = dict(self._fixed), len(self.params) - 1
         left = [order(param.values) for param in self.params[:1]]  # down to the parameter being chosen
+        blamed = [0] * len(left)  # for each the places, as bits, of those whose values forbid its own
         if not left:
             yield known
         while left:
@@ -142,13 +146,21 @@ class Space:
             name, rules = self.params[depth].name, self._checks[depth]
             for value in left[-1]:
                 known[name] = value
-                if _broken(rules, known) is None:
-                    if depth < last:
-                        left.append(order(self.params[depth + 1].values))
-                        break
+                if (broken := _broken(rules, known)) is not None:
+                    blamed[-1] |= self._places[broken]
+                elif depth < last:
+                    left.append(order(self.params[depth + 1].values))
+                    blamed.append(0)
+                    break
+                else:
                     yield known
+                    blamed = [(1 << place) - 1 for place in range(len(left))]  # all that led here may go on
             else:
-                left.pop()
+                to_blame = blamed[-1] & ~(1 << depth)
+                to_change = to_blame.bit_length()
+                del left[to_change:], blamed[to_change:]
+                if blamed:
+                    blamed[-1] |= to_blame
 
 
 def _narrowed(params: tuple[Param, ...], pins: Pins, family: Family, device: Device) -> tuple[Param, ...]:
