@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -114,3 +116,18 @@ def test_who_is_interrupted_has_no_more_made(monkeypatch: pytest.MonkeyPatch) ->
         if thread.name == "plan":
             thread.join(10)
     assert made == [1]
+
+
+AT_THE_END = """
+import atexit
+atexit.register(lambda: print(len(tw.plan_all(["n1c8h6w6k16r3s3p1-f32", "n1c16h6w6k8r1s1-f32"], "numpy"))))
+import tilewright as tw
+tw.plan("n1c8h6w6k16r3s3p1-f32", "numpy")
+"""
+
+
+def test_what_runs_at_the_end_plans_by_itself() -> None:
+    """Other threads are blocked by then: it would wait for them for ever."""
+    command = [sys.executable, "-c", AT_THE_END]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")

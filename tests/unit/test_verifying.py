@@ -21,6 +21,7 @@ from tilewright.kernels.blueprint import Blueprint
 from tilewright.kernels.config import Config
 from tilewright.problem import Problem
 from tilewright.record import Record
+from tilewright.runtime import ending
 from tilewright.search.ranking import rank
 from tilewright.tuning.protocol import Job
 from tilewright.tuning.worker_pool import WorkerPool
@@ -117,6 +118,16 @@ def test_all_that_a_check_needs_is_compiled_at_once_while_the_worker_starts(
     assert sorted(runtime.compiled, key=repr) == sorted(wanted, key=repr)
     job = (str(DIRECT), "cuda", 0)
     assert told == [job, "started", "ended", job, "prepared", (config, True), "ended"]
+
+
+def test_at_the_end_the_worker_compiles(told: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads would be blocked, and waited for in vain."""
+    config = rank(DIRECT, GPU, family_of("direct"), 1)[0][0]
+    runtime: Any = Compiler()
+    monkeypatch.setattr(ending, "_ends", threading.get_ident())
+    monkeypatch.setattr(verifying, "_compile", None)
+    assert choices.verified(DIRECT, runtime, config) == record(4)
+    assert told == [(str(DIRECT), "cuda", 0), "prepared", (config, True), "ended"]
 
 
 def test_of_a_config_that_breaks_a_rule_only_the_references_are_compiled() -> None:

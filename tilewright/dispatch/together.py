@@ -10,6 +10,7 @@ from tilewright.plans.layer import LayerPlan
 from tilewright.plans.request import Request
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.capacity import cores
+from tilewright.runtime.ending import ends
 from tilewright.store import Store
 from tilewright.tuning.threads import Threads
 
@@ -22,6 +23,8 @@ def layer_plans(requests: Sequence[Request], runtime: Runtime, store: Store | No
     Raises:
         TilewrightError: as ``layer_plan``, of the first request that has no plan; the others were made.
     """
+    if ends():
+        return [layer_plan(one, runtime, store) for one in requests]
     most = cores() if runtime.device.backend == "cuda" else 1
     threads = Threads(most, "plan")
     try:

@@ -24,7 +24,7 @@ from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.capacity import cores
-from tilewright.runtime.ending import Inside
+from tilewright.runtime.ending import Inside, ends
 from tilewright.tuning.protocol import Job
 from tilewright.tuning.threads import Threads
 from tilewright.tuning.worker import Worker
@@ -49,7 +49,7 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
     Returns None if no worker could be started, or make the references: that says nothing of the config.
     """
     job = Job(str(problem), runtime.device.backend, runtime.device.index)
-    if job.backend == "cuda":
+    if job.backend == "cuda" and not ends():
         _compile(programs(problem, runtime, config), runtime, job)
     with _one_at_a_time, Worker(job, children=_resting) as worker:
         try:
@@ -77,8 +77,8 @@ def programs(problem: Problem, runtime: Runtime, config: Config) -> list[Bluepri
 def _compile(blueprints: list[Blueprint], runtime: Runtime, job: Job) -> None:
     """Fill the cache of binaries while a worker starts, unless one rests."""
     threads = Threads(min(cores(), len(blueprints)), "compile")
-    compiling = [threads.submit(_compile_one, one, runtime) for one in blueprints]
     try:
+        compiling = [threads.submit(_compile_one, one, runtime) for one in blueprints]
         with _one_at_a_time, suppress(TilewrightError), Worker(job, children=_resting) as worker:
             _ = worker.device
         wait(compiling)

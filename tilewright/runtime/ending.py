@@ -45,6 +45,11 @@ class Inside:
             _inside.discard(self._entered)
 
 
+def ends() -> bool:
+    """Whether this thread is ending the interpreter: it must do all by itself, since others are blocked."""
+    return _ends == get_ident()
+
+
 @atexit.register
 def _wait_for_others() -> None:
     """Let no other thread enter, and wait for those inside, for PATIENCE_S at most."""
