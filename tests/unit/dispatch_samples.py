@@ -92,7 +92,9 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     plan_cache.forget()
 
 
-def ranked(problem: Problem, device: Device, usable: list[Family], deterministic: bool) -> list[Config]:
+def ranked(
+    problem: Problem, device: Device, usable: list[Family], deterministic: bool, *_how: object
+) -> list[Config]:
     return [tile(t) for t in (1, 2, 3) if usable and (t % 2 == 0 or not deterministic)]
 
 
@@ -155,7 +157,7 @@ def slab(t: int, us: float = 10.0, **context: str) -> Record:
 def two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two families; the model knows of both, likes the first better."""
 
-    def ranked_of(_: Problem, device: Device, usable: list[Family], deterministic: bool) -> list[Config]:
+    def ranked_of(_: Problem, device: Device, usable: list[Family], *_how: object) -> list[Config]:
         return [Config.make(family.name, {"t": 2}) for family in usable]
 
     monkeypatch.setattr(choices, "FAMILIES", (Tiles(), Slabs(), Reference()))

@@ -11,11 +11,11 @@ import random
 import pytest
 
 from tilewright.device import ARCHITECTURES, for_architecture
-from tilewright.dispatch.guesses import GUESSES
 from tilewright.errors import CompileError
 from tilewright.kernels import family_of, word
 from tilewright.kernels.direct.gpu_work import wavefronts
 from tilewright.problem import Problem
+from tilewright.search.guesses import GUESSES
 from tilewright.search.ranking import rank_all
 from tilewright.search.space import sample
 

@@ -10,12 +10,12 @@ import pytest
 
 from tilewright.device import for_architecture
 from tilewright.device.architectures import mma_f64, tensor_macs
-from tilewright.dispatch.guesses import GUESSES
 from tilewright.errors import ConfigError
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.problem import Problem, shapes
 from tilewright.search import model
+from tilewright.search.guesses import GUESSES
 
 H100 = for_architecture("sm_90")
 MMA = family_of("mma")

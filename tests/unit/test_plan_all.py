@@ -13,10 +13,15 @@ import pytest
 import tilewright as tw
 from tilewright.device import for_architecture
 from tilewright.dispatch import together
-from tilewright.errors import CompileError
+from tilewright.errors import CompileError, RunError
+from tilewright.kernels import family_of
 from tilewright.plans.request import Request
 from tilewright.problem import Problem, shapes
+from tilewright.search import ranking
+from tilewright.search.guesses import guesses
+from tilewright.tuning.worker import Worker
 
+GPU = for_architecture("sm_90")
 FIRST, SECOND = "n1c8h6w6k16r3s3p1-f32", "n1c16h6w6k8r1s1-f32"
 
 
@@ -46,7 +51,7 @@ def requests(count: int) -> list[Request]:
 
 
 def runtime(backend: str) -> Any:
-    device = for_architecture("sm_90") if backend == "cuda" else SimpleNamespace(backend=backend)
+    device = GPU if backend == "cuda" else SimpleNamespace(backend=backend)
     return SimpleNamespace(device=device)
 
 
@@ -131,3 +136,49 @@ def test_what_runs_at_the_end_plans_by_itself() -> None:
     command = [sys.executable, "-c", AT_THE_END]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
+
+
+KINDS = [family_of("textbook"), family_of("direct")]
+
+
+def choose(monkeypatch: pytest.MonkeyPatch, count: int) -> list[Any]:
+    """What the model chooses for some layers on a GPU that is not here, asked for together."""
+
+    def make(request: Request, runtime: Any, store: object, rank: Any) -> Any:
+        return rank(request.problem, runtime.device, KINDS, request.deterministic)
+
+    monkeypatch.setattr(together, "layer_plan", make)
+    monkeypatch.setattr(together, "cores", lambda: 2)
+    return together.layer_plans(requests(count), runtime("cuda"), None)
+
+
+def test_the_model_thinks_in_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as there are cores, each for one layer after the other; they end with the call."""
+    wanted = [guesses(one.problem, GPU, KINDS, False) for one in requests(3)]
+    started = []
+
+    def never(*given: object) -> Any:
+        raise AssertionError("ranked here")
+
+    def start(worker: Worker) -> Any:
+        started.append(channel := begin(worker))
+        return channel
+
+    begin = Worker._start
+    monkeypatch.setattr(Worker, "_start", start)
+    monkeypatch.setattr(ranking, "rank_all", never)
+    assert choose(monkeypatch, 3) == wanted and all(len(one) > 5 for one in wanted)
+    assert 1 <= len(started) <= 2 and not any(channel.alive for channel in started)
+
+
+def test_of_one_layer_it_thinks_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Worker, "_start", None)
+    assert choose(monkeypatch, 1) == [guesses(requests(1)[0].problem, GPU, KINDS, False)]
+
+
+def test_it_thinks_here_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(worker: Worker) -> Any:
+        raise RunError("this program embeds Python")
+
+    monkeypatch.setattr(Worker, "_start", fail)
+    assert choose(monkeypatch, 2) == [guesses(one.problem, GPU, KINDS, False) for one in requests(2)]

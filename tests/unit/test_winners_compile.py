@@ -27,12 +27,12 @@ from pairs import fewest, pairs
 
 import tilewright
 from tilewright.device import ARCHITECTURES, for_architecture
-from tilewright.dispatch.guesses import GUESSES
 from tilewright.errors import CompileError, ConfigError
 from tilewright.kernels import family_of
 from tilewright.kernels.family import Config
 from tilewright.kernels.limits import registers_at_most
 from tilewright.problem import Problem, shapes
+from tilewright.search.guesses import GUESSES
 from tilewright.search.ranking import rank_all
 
 pytest.importorskip("cuda.bindings.nvrtc")

@@ -34,6 +34,7 @@ from tilewright.tuning.protocol import (
     Compile,
     Job,
     Prepare,
+    Rank,
     Rest,
     Stage,
     Try,
@@ -49,7 +50,8 @@ PROBLEM = "n1c1h2w2k1r1s1-f32"
 
 REQUESTS = (
     Job(PROBLEM, "cuda", 1, 2, {"backend": "cuda"}), Rest(), Prepare(), Compile(str(CONFIG)),
-    Try(str(CONFIG), math.inf, True), Compare([str(CONFIG)] * 2, asdict(Limits(max_rounds=3))),
+    Rank(["direct"], True), Try(str(CONFIG), math.inf, True),
+    Compare([str(CONFIG)] * 2, asdict(Limits(max_rounds=3))),
 )  # fmt: skip
 
 
@@ -583,6 +585,11 @@ def test_what_comes_to_rest_too_late_ends() -> None:
     with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
         pid = _pid(worker)
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_child_that_ends_over_its_choices_is_an_error(worker: Worker) -> None:
+    with pytest.raises(RunError, match=f"cannot rank the configs of {PROBLEM}: .* exit status 1 .*KeyError"):
+        worker.ranked(["direct"], False)
 
 
 def test_a_child_rests_for_so_long(tmp_path: Path) -> None:

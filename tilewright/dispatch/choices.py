@@ -22,6 +22,7 @@ from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.record import Outcome, Record
 from tilewright.runtime.base import Runtime
+from tilewright.search.guesses import Guess, guesses
 from tilewright.search.space import legal_config, usable
 from tilewright.store import Store
 from tilewright.store.brief import briefly
@@ -35,17 +36,24 @@ REFERENCE = Config.make("reference", {"v": 1})
 Verify = Callable[[Config], Record | None]
 
 
-def choices(request: Request, runtime: Runtime, store: Store | None) -> Iterator[tuple[Config, Provenance]]:
+def choices(
+    request: Request, runtime: Runtime, store: Store | None, rank: Guess = guesses
+) -> Iterator[tuple[Config, Provenance]]:
     """Yield configs to try on a device that is present, best first, each with the reason."""
 
     def verify(config: Config) -> Record | None:
         return verified(request.problem, runtime, config)
 
-    return candidates(request, runtime.device, runtime.compiler, store, verify)
+    return candidates(request, runtime.device, runtime.compiler, store, verify, rank)
 
 
 def candidates(
-    request: Request, device: Device, compiler: str, store: Store | None, verify: Verify | None = None
+    request: Request,
+    device: Device,
+    compiler: str,
+    store: Store | None,
+    verify: Verify | None = None,
+    rank: Guess = guesses,
 ) -> Iterator[tuple[Config, Provenance]]:
     """Yield configs to try, best first, each with the reason.
 
@@ -56,6 +64,7 @@ def candidates(
         store: where winners are kept, which is not waited for for long; None: only the model is asked.
         verify: verifies and times a winner from elsewhere, on the device; None: the device is not present,
             and such winners are yielded unverified.
+        rank: computes the model's choices.
 
     Raises:
         ConfigError: there is no family of a name.
@@ -80,7 +89,7 @@ def candidates(
             if config not in seen:
                 yield config, replace(guess, basis=basis, like=like)
             seen.add(config)
-    for config in ranked_for(problem, device, families, request.deterministic):
+    for config in ranked_for(problem, device, families, request.deterministic, rank):
         if config not in seen:
             yield config, guess
     reasons = "; ".join(f"{name}: {reason}" for name, reason in passed.items())

@@ -18,11 +18,14 @@ from tilewright.plans.request import Request
 from tilewright.problem import DTYPES, Problem
 from tilewright.runtime.base import Runtime
 from tilewright.runtime.ending import Inside
+from tilewright.search.guesses import Guess, guesses
 from tilewright.store import Store
 from tilewright.store.brief import briefly, gave_up
 
 
-def layer_plan(request: Request, runtime: Runtime, store: Store | None = None) -> LayerPlan:
+def layer_plan(
+    request: Request, runtime: Runtime, store: Store | None = None, rank: Guess = guesses
+) -> LayerPlan:
     """Return the plan to run a layer with; the same one each time within a process, until it is tuned.
 
     The first use takes seconds: other threads wait for it only if they want the same plan.
@@ -31,6 +34,7 @@ def layer_plan(request: Request, runtime: Runtime, store: Store | None = None) -
         request: the layer, and which kernels may run it.
         runtime: where to run it.
         store: where winners are kept; None: only the model is asked.
+        rank: computes the model's choices.
 
     Raises:
         ConfigError: there is no family of a name.
@@ -43,7 +47,7 @@ def layer_plan(request: Request, runtime: Runtime, store: Store | None = None) -
         if found.layer is None:
             found.saw(store and store.state)
             brief = briefly(store) if store else None
-            plan = _first_that_works(request, runtime, brief)
+            plan = _first_that_works(request, runtime, brief, rank)
             if brief and gave_up(brief):
                 found.saw(None)  # it may have the winner, though it does not change
             return _kept(found, plan, runtime)
@@ -61,11 +65,11 @@ def _kept(found: CacheEntry, plan: Plan, runtime: Runtime) -> LayerPlan:
     return layer
 
 
-def _first_that_works(request: Request, runtime: Runtime, store: Store | None) -> Plan:
+def _first_that_works(request: Request, runtime: Runtime, store: Store | None, rank: Guess) -> Plan:
     problem = request.problem
     last: TilewrightError | None = None
     replaced: Replaced | None = None
-    for config, why in choices(request, runtime, store):
+    for config, why in choices(request, runtime, store, rank):
         try:
             why = replace(why, replaced=replaced, remark=_instead(problem, config))
             if why.basis is Basis.REFERENCE and last is not None:  # more use than why others do not apply

@@ -18,39 +18,32 @@ from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
 from tilewright.problem import Problem
 from tilewright.runtime import cache, cache_folder
+from tilewright.search.guesses import Guess, guesses
 from tilewright.store.sources import fingerprint
-
-# Places in the model's order, tried in turn until one compiles. Neighbours are much alike: if the first
-# few spill registers, so may the next hundred.
-GUESSES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 
 
 def ranked_for(
-    problem: Problem, device: Device, families: Sequence[Family], deterministic: bool = False
+    problem: Problem,
+    device: Device,
+    families: Sequence[Family],
+    deterministic: bool = False,
+    rank: Guess = guesses,
 ) -> list[Config]:
-    """Return the model's choices over all families on a device, which need not be here."""
+    """Return the model's choices over all families on a device, which need not be here.
+
+    ``rank`` computes them where none are kept, of families that are ours.
+    """
     code = fingerprint(families, device)
     if not code:
-        return _ranked(problem, device, families, deterministic)
+        return guesses(problem, device, families, deterministic)
     asked = repr((code, str(problem), [family.name for family in families], deterministic))
     key = hashlib.sha256(asked.encode()).hexdigest()
     found = _read(key)
     if found is None:
-        found = _ranked(problem, device, families, deterministic)
+        found = rank(problem, device, families, deterministic)
         text = json.dumps({"key": key, "configs": [str(config) for config in found]})
         cache_folder.keep(cache.GUESSES, f"{key}.json", text.encode())  # who compiles them warns if need be
     return found
-
-
-def _ranked(
-    problem: Problem, device: Device, families: Sequence[Family], deterministic: bool
-) -> list[Config]:
-    from tilewright.search.ranking import rank_all
-
-    sure = {family.name: family.deterministic for family in families}
-    found = rank_all(problem, device, families, len(GUESSES))
-    ranked = [config for config, _ in found if not deterministic or sure[config.family](config)]
-    return [ranked[place] for place in GUESSES if place < len(ranked)]
 
 
 def _read(key: str) -> list[Config] | None:

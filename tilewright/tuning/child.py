@@ -24,6 +24,7 @@ from tilewright.tuning.protocol import (
     Job,
     Opened,
     Prepare,
+    Rank,
     Rest,
     Stage,
     Try,
@@ -88,6 +89,8 @@ class RequestHandler:
                 return None
             case Compile(config):
                 return asdict(self._trials.compile(Config.parse(config)))
+            case Rank(families, deterministic):
+                return list(map(str, self._trials.ranked(families, deterministic)))
             case Try(config, best_us, full):
                 return self._trials.run(Config.parse(config), best_us, full).to_dict()
             case Compare(configs, limits):

@@ -64,6 +64,14 @@ class Compile:
 
 
 @dataclass(frozen=True)
+class Rank:
+    """Compute the model's choices over some families; see ``search/guesses.py``."""
+
+    families: list[str]
+    deterministic: bool
+
+
+@dataclass(frozen=True)
 class Try:
     """Run, verify and time a config; see ``Worker.run``."""
 
@@ -80,8 +88,8 @@ class Compare:
     limits: Mapping[str, Any]
 
 
-WorkerRequest = Job | Rest | Prepare | Compile | Try | Compare
-_REQUESTS = {kind.__name__: kind for kind in (Job, Rest, Prepare, Compile, Try, Compare)}
+WorkerRequest = Job | Rest | Prepare | Compile | Rank | Try | Compare
+_REQUESTS = {kind.__name__: kind for kind in (Job, Rest, Prepare, Compile, Rank, Try, Compare)}
 
 
 def encode(request: WorkerRequest) -> dict[str, Any]:

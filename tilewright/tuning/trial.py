@@ -11,7 +11,7 @@ from dataclasses import replace
 from tilewright.checking.verify import Candidate, TooSlow, Verifier
 from tilewright.device import Device
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError, shortened
-from tilewright.kernels import family_of
+from tilewright.kernels import FAMILIES, family_of, pick
 from tilewright.kernels.blueprint import EXTRAS, NO_KERNELS, UNUSED_BYTES, Blueprint
 from tilewright.kernels.config import Config
 from tilewright.kernels.untuned import pack
@@ -20,6 +20,7 @@ from tilewright.problem import Problem
 from tilewright.record import Check, Outcome, Record, Versions
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Built, Runtime
+from tilewright.search.guesses import guesses
 from tilewright.tuning.protocol import Compiled, Final, Job, Judged, Stage
 
 # A trial's timing is rough: the finalists are measured again.
@@ -93,6 +94,11 @@ class Trials:
         except TilewrightError as error:
             return Compiled(_outcome_of(error), _line(error))
         return Compiled(None, "", time.perf_counter() - start)
+
+    def ranked(self, families: Sequence[str], deterministic: bool) -> list[Config]:
+        """Return the model's choices over the families of these names."""
+        self._stage(Stage.REFERENCE)
+        return guesses(self.problem, self.device, pick(FAMILIES, families), deterministic)
 
     def final(self, configs: Sequence[Config], limits: Limits) -> list[Final]:
         """Measure configs against each other, then verify in full from the fastest on until one is right.

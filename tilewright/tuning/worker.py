@@ -35,6 +35,7 @@ from tilewright.tuning.protocol import (
     Judged,
     Opened,
     Prepare,
+    Rank,
     Rest,
     Stage,
     Try,
@@ -132,6 +133,17 @@ class Worker:
             return Compiled(Outcome.TIMEOUT if isinstance(error, Hung) else Outcome.COMPILE, str(error))
         except ChildError as error:
             return Compiled(None, str(error))
+
+    def ranked(self, families: Sequence[str], deterministic: bool) -> list[Config]:
+        """Return the model's choices over the families of these names.
+
+        Raises:
+            RunError: the child hangs or dies over it.
+        """
+        try:
+            return list(map(Config.parse, self._ask(Rank(list(families), deterministic))))
+        except (ChildLost, ChildError) as error:
+            raise RunError(f"cannot rank the configs of {self.job.problem}: {error}") from error
 
     def prepare(self) -> None:
         """Make the inputs and compute the references now, rather than at the first trial.
