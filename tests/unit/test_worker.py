@@ -573,6 +573,26 @@ def test_a_worker_whose_question_was_interrupted_ends_its_child(
         assert not channel.alive and children.take(one._pool_key) is None
 
 
+def test_a_child_that_is_interrupted_as_it_goes_to_rest_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with WorkerPool() as children:
+        with pytest.raises(KeyboardInterrupt), Worker(Job(PROBLEM, "numpy"), children=children) as worker:
+            pid = _pid(worker)
+            monkeypatch.setattr(Channel, "ask", ask)
+        assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_child_that_died_at_rest_leaves_no_open_files() -> None:
+    with WorkerPool() as children:
+        channel = Channel([sys.executable, "-c", ""])
+        children.keep("key", channel)
+        channel._child.wait(30)
+        assert children.take("key") is None
+        assert channel._child.stdin and channel._child.stdin.closed and channel._stderr.closed
+
+
 def test_a_dead_child_is_not_idle() -> None:
     channel = Channel([sys.executable, "-c", ""])
     channel.kill()

@@ -189,6 +189,9 @@ class Worker:
             channel.ask(encode(Rest()), self._allowances_s)
         except (ChildLost, ChildError):
             channel.kill()
+        except BaseException:  # Ctrl-C
+            channel.kill()
+            raise
         else:
             children.keep(self._pool_key, channel)
 

@@ -39,6 +39,7 @@ class WorkerPool:
                     timer.cancel()
                 if channel.alive:
                     return channel
+                channel.kill()  # it crashed: close its pipes
         return None
 
     def keep(self, key: Hashable, channel: Channel) -> None:
