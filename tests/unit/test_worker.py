@@ -640,6 +640,20 @@ def test_a_child_of_another_environment_rests_on(monkeypatch: pytest.MonkeyPatch
             assert _pid(worker) != pid
 
 
+def test_a_child_rests_with_the_environment_that_it_was_started_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever that is when it comes to rest."""
+    with WorkerPool() as children:
+        with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
+            pid = _pid(worker)
+            with monkeypatch.context() as meanwhile:
+                meanwhile.setenv("TILEWRIGHT_CACHE", "/elsewhere")
+                worker.retire()
+                with Worker(Job(PROBLEM, "numpy"), children=children) as other:
+                    assert _pid(other) != pid
+        with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
+            assert _pid(worker) == pid
+
+
 def _pid(worker: Worker) -> int:
     """Return the process that has the job."""
     assert worker.device.backend == "numpy"

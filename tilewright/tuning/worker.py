@@ -81,6 +81,7 @@ class Worker:
         self._allowances_s = {**_allowances_s(Problem.parse(job.problem)), **(allowances_s or {})}
         self._command, self._children = command, children
         self._channel: Channel | None = None
+        self._key: tuple[str, ...] = ()  # of the child in the pool
         self._opened: Opened | None = None
 
     def __enter__(self) -> Worker:
@@ -193,11 +194,11 @@ class Worker:
             channel.kill()
             raise
         else:
-            children.keep(self._pool_key, channel)
+            children.keep(self._key, channel)
 
     @property
     def _pool_key(self) -> tuple[str, ...]:
-        """The key of jobs that can share a child: it keeps the environment that it was started in."""
+        """The key of jobs that can share a child that starts now: it keeps its environment."""
         job, settings = self.job, sorted(child_environment().items())
         return (str(job.backend), str(job.index), str(job.facts), *(self._command or ()), str(settings))
 
@@ -234,7 +235,8 @@ class Worker:
             return
         self.restarts += self._opened is not None
         for last in (False, True):
-            resting = self._children.take(self._pool_key) if self._children else None
+            self._key = self._pool_key  # before it starts: the environment may change meanwhile
+            resting = self._children.take(self._key) if self._children else None
             self._channel = resting or self._start()
             try:
                 self._opened = Opened.from_dict(self._channel.ask(encode(self.job), self._allowances_s))
