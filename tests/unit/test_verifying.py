@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -52,6 +53,7 @@ class Child:
 
     @property
     def device(self) -> None:
+        time.sleep(0.01)
         self.told.append("started")
 
     def prepare(self) -> None:
@@ -60,6 +62,7 @@ class Child:
             raise RunError("no memory for the references")
 
     def run(self, config: Config, full: bool = False) -> Record:
+        time.sleep(0.01)
         self.told.append((config, full))
         return record(4)
 
@@ -92,8 +95,9 @@ class Compiler:
 
     def compile(self, blueprint: Blueprint, spills: bool = False) -> None:
         assert spills, "that it spills is for the worker to say"
-        self.compiled.append(blueprint)
         self._together.wait(10)
+        time.sleep(0.05)  # longer than a worker takes to start
+        self.compiled.append(blueprint)
         if self.fails:
             raise CompileError("refused")
 
@@ -136,8 +140,12 @@ def test_of_a_config_that_breaks_a_rule_only_the_references_are_compiled() -> No
     assert {one.source for one in programs_of(broken)} == {"reference.cu", "check.cu", "same.cu"}
 
 
-def test_several_threads_check_one_after_the_other(told: list[Any]) -> None:
-    there: Any = SimpleNamespace(device=replace(DEVICE, backend="opencl"))
+@pytest.mark.parametrize("backend", ["cuda", "opencl"])
+def test_several_threads_check_one_after_the_other(
+    told: list[Any], backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there: Any = SimpleNamespace(device=replace(DEVICE, backend=backend))
+    monkeypatch.setattr(verifying, "programs", lambda *given: [])
     found: list[Record | None] = []
 
     def verify() -> None:
