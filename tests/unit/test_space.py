@@ -155,6 +155,9 @@ def test_no_config_is_passed_over_where_steps_back_are_long(seed: int) -> None:
     wanted = [values for values in product(range(4), repeat=6) if good(values)]
     found = [tuple(config[name] for name in names) for config in legal.every()]
     assert found == wanted
+    pinned = Space(family, LAYER, DEVICE, {"e": (1, 2), "f": 3})  # which are chosen first
+    found = [tuple(config[name] for name in names) for config in pinned.every()]
+    assert sorted(found) == [values for values in wanted if values[4] in (1, 2) and values[5] == 3]
     rng = random.Random(0)
     if not wanted:
         with pytest.raises(EmptySpace):

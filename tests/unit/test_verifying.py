@@ -134,6 +134,30 @@ def test_at_the_end_the_worker_compiles(told: list[Any], monkeypatch: pytest.Mon
     assert told == [(str(DIRECT), "cuda", 0), "prepared", (config, True), "ended"]
 
 
+def test_all_threads_together_have_a_compiler_for_each_core(
+    told: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, most = list[Blueprint](), list[int]()
+
+    class Counts(Compiler):
+        def compile(self, blueprint: Blueprint, spills: bool = False) -> None:
+            running.append(blueprint)
+            most.append(len(running))
+            time.sleep(0.02)
+            running.remove(blueprint)
+
+    config = rank(DIRECT, GPU, family_of("direct"), 1)[0][0]
+    runtime: Any = Counts()
+    monkeypatch.setattr(verifying, "cores", lambda: 3)
+    monkeypatch.setattr(verifying, "_compilers", threading.BoundedSemaphore(3))
+    threads = [threading.Thread(target=choices.verified, args=(DIRECT, runtime, config)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(most) == 3
+
+
 def test_of_a_config_that_breaks_a_rule_only_the_references_are_compiled() -> None:
     config = rank(DIRECT, GPU, family_of("direct"), 1)[0][0]
     broken = Config.make("direct", {**config.values, "th": 1 << 20})
@@ -165,6 +189,7 @@ from tilewright.dispatch import verifying
 from tilewright.tuning.protocol import Job
 from tilewright.tuning.worker import Worker
 
+verifying._resting._rest_s = 600.0  # which no end waits for
 with Worker(Job("n1c1h2w2k1r1s1-f32", "numpy"), children=verifying._resting) as worker:
     worker.prepare()
     pid = worker._channel._child.pid
