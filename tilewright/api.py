@@ -204,7 +204,7 @@ def plan(
 
 @untraced
 def plan_all(
-    problems: Iterable[Problem | str] | str,
+    problems: Iterable[Problem | str] | Problem | str,
     device: str | None = None,
     *,
     deterministic: bool = False,
