@@ -144,7 +144,7 @@ SLIPS = (
     ("sums + m * SUMS, a[set][s]", "sums, a[set][s]", "tall pixels", ", not "),
     ("(tap * S + s)", "s", "tall pixels", ", not "),
     ("P % TALL ? min(TALL, P - one.p * TALL) : TALL;", "TALL;", "tall pixels", ", not "),
-    ("CHUNKS == 4 ? 2 : 3", "2", "tall pixels, tf32", "another order"),
+    ("slot * STEP_BYTES)), CHUNKS)", "slot * STEP_BYTES)), 4)", "tall pixels, tf32", "another order"),
     # a piece of each row
     (".count * pieces[image % PIECES].rows", ".count", "parts of rows", ", not |all wait|arrivals"),
     ("row * (ROW_W * (int)sizeof(in_t))", "row * (W * (int)sizeof(in_t))", "parts of rows", ", not |a copy"),

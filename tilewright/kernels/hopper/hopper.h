@@ -15,10 +15,8 @@
 //   read4                       four sums from shared memory
 //
 // A tile in shared memory is rows of CHUNKS pieces of 16 bytes, along the sum.  SWIZZLED 0: pieces apart, piece c of
-// row i at c * NEXT + 16 i; any row can be the first one of a tile.  SWIZZLED 1: rows of 2, 4 or 8 pieces, side by
-// side, of which 1, 2 or 3 bits of their number are turned by the bits of their place from bit 7 on (swizzle.h): rows
-// of 128 bytes have piece c of row i at 128 i + 16 (c ^ i % 8). The tensor cores do this to the place itself, so that
-// here too any row can be the first one.
+// row i at c * NEXT + 16 i.  SWIZZLED 1: rows of 2, 4 or 8 pieces, side by side, swizzled (operand.h). Either way any
+// row can be the first one of a tile.
 //
 // SPAN (x in nchw, as it is): a tile of x is spans of LINE pixels, channel by channel, LINE * 2 bytes each, swizzled
 // like such rows; of each span the first SPAN pixels are used: all, or those that a warpgroup has (plane_at). Where
@@ -45,6 +43,7 @@
 // Elsewhere a thread multiplies by itself what the tensor cores would give it, looking where they would look: slow,
 // but the same sums of the same bytes.
 
+#include "operand.h"
 #include "products.h"
 #include "types.h"
 
@@ -88,14 +87,12 @@ typedef in_t x_t;
 #define SPAN_PIECES (LINE * CHUNKS)  // of a span
 // Where number `k` of the sum is, under pixel `px` of spans that begin at `start`.
 INLINE int plane_at(int start, int px, int k) {
-    const int at = start + px / LINE * (SPAN_PIECES * 16) + k * (LINE * 2) + px % LINE * 2;
-    return at ^ (at >> 7 & (LINE / 8 - 1)) << 4;
+    return swizzled(start + px / LINE * (SPAN_PIECES * 16) + k * (LINE * 2) + px % LINE * 2, LINE / 8);
 }
 
 INLINE int piece_at(int start, int next, int row, int side) {
 #if SWIZZLED
-    int at = start + side * 16 + row * (CHUNKS * 16);
-    return at ^ (at >> 7 & (CHUNKS - 1)) << 4;
+    return swizzled(start + side * 16 + row * (CHUNKS * 16), CHUNKS);
 #else
     return start + side * next + row * 16;
 #endif
@@ -120,20 +117,13 @@ INLINE int piece_at(int start, int next, int row, int side) {
 #define X_ADDRESS x
 #endif
 
-// The descriptor of piece_at: 8 rows lie one after the other, the next 8 follow them; `next` to the other side.
-// Its low half is a sum, so that from product to product one number is added; all of shared memory is 2^14 pieces
-// (in a cluster, addresses have the block's number in their high bits).
+// The descriptors of piece_at and plane_at.
 INLINE unsigned long long tile_at(shared_t shared, int piece, int next) {
-    const unsigned low = (shared >> 4 & 0x3fff) + ((SWIZZLED ? 1u : (unsigned)next >> 4) << 16) + (unsigned)piece;
-    const unsigned long long kind = CHUNKS == 8 ? 1 : CHUNKS == 4 ? 2 : 3;  // rows of 128, 64, 32 bytes
-    return (SWIZZLED ? 8ull * CHUNKS | kind << 30 : 8ull) << 32 | low;
+    const unsigned low = piece_of(shared) + ((SWIZZLED ? 1u : (unsigned)next >> 4) << 16) + (unsigned)piece;
+    return descriptor(low, SWIZZLED ? CHUNKS : 1);
 }
-// The same of spans, in which pixels lie side by side: 8 channels follow each other, the next 8 follow them; a span's
-// size from one to the next.
 INLINE unsigned long long spans_at(shared_t shared, int piece) {
-    const unsigned low = (shared >> 4 & 0x3fff) + ((unsigned)SPAN_PIECES << 16) + (unsigned)piece;
-    const unsigned long long kind = LINE == 64 ? 1 : LINE == 32 ? 2 : 3;
-    return ((unsigned long long)LINE | kind << 30) << 32 | low;
+    return descriptor(piece_of(shared) + ((unsigned)SPAN_PIECES << 16) + (unsigned)piece, LINE / 8);
 }
 INLINE void multiply(acc_t sums[WG_WORDS], shared_t shared, int a, int a_next, int b, int b_next, int adds,
                      int thread) {

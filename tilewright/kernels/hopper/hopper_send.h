@@ -20,12 +20,7 @@
 //   sender      wait W_EMPTY, expect bytes, send ................................... (the next buffer)
 //   multiplies               wait W_FULL, wgmma, commit; wait for the batch before, arrive at its W_EMPTY
 
-#define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
-
-// Which buffers are next, and the phases of their barriers; of who sends the phases before: that readers are done.
-typedef struct {
-    int slot, parity, x_slot, x_parity;
-} Ring;
+#include "ring.h"
 
 INLINE void make_barriers(shared_t shared, const Block *b) {
     UNROLL for (int i = 0; i < STAGES; i++) bar_init(W_FULL(i), 1), bar_init(W_EMPTY(i), 4 * TEAMS * COPIES);

@@ -2,7 +2,7 @@
 // channels, and of each channel a multiple of 8 pixels.
 //
 // The pixels that a patch has are one run of the image. The copy engine brings them as they are, in segments: 64 pixels
-// of each channel of a step, a row of 128 bytes for each channel, swizzled (hopper.h). Threads read matrices of 8
+// of each channel of a step, a row of 128 bytes for each channel, swizzled (operand.h). Threads read matrices of 8
 // channels x 8 pixels and store them transposed: a pixel's 8 channels are a piece, which goes to the pixel's place in
 // the patch.
 //

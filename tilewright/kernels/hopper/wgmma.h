@@ -4,7 +4,7 @@
 //   DTYPE              2 f16 and 3 bf16: 16 products deep, D in f32;  4 i8: 32 deep, D in i32
 //   PRODUCTS           (products.h) TF32 and THREE: 8 deep;  E4M3: 32 deep;  HALVES: f16, 16 deep: D in f32
 //
-// A and B lie in shared memory as their descriptors say, the sum along rows (hopper.h). A thread has WG_N / 2 words of
+// A and B lie in shared memory as their descriptors say, the sum along rows (operand.h). A thread has WG_N / 2 words of
 // D: word 4j + 2h + e is of row 16 * warp + lane / 4 + 8h and column 8j + lane % 4 * 2 + e.
 //
 // The tables spell out the operands of the instruction: inline assembly has no loops.

@@ -9,8 +9,8 @@ INLINE void multiply_step(acc_t *sums, const SHARED unsigned char *rows, const S
     for (int i = 0; i < SUMS / 2; i++) {
         const int row = i / 2 * 8 + me.t * 2 + i % 2;
         for (int place = 0; place < OF_STEP; place++) {
-            const int c = CHANNEL_AT(place), byte = place * (int)sizeof(in_t);
-            const acc_t w = number_at(rows + row * 128 + (byte / 16 ^ row % 8) * 16 + byte % 16);
+            const int c = CHANNEL_AT(place);
+            const acc_t w = filter_at(rows, 8, row, place);
             for (int h = 0; h < 2; h++) {
                 const int from = me.image[h] * IMAGE_BYTES + c * PLANE_BYTES + me.pixel[h] * (int)sizeof(in_t);
                 if (c < left && me.there[h]) sums[i / 2 * 4 + i % 2 + h * 2] += number_at(planes + from) * w;

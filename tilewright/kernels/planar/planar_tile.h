@@ -9,6 +9,7 @@
 //   Lane find_lane     its two pixels, of which there may be one or none
 
 #include "epilogue.h"
+#include "operand.h"
 #include "planar_order.h"
 
 #define THREADS (128 * TEAMS + 32 * SENDER)

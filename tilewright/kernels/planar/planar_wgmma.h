@@ -91,8 +91,7 @@ INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], const Ring *r, const
     const unsigned char *planes = shared + X_FROM + slot * X_BYTES + me.t * (APART * PLANE_BYTES), *from[2];
     UNROLL for (int h = 0; h < 2; h++)
         from[h] = planes + (me.there[h] ? me.image[h] * IMAGE_BYTES + me.pixel[h] * (int)sizeof(in_t) : 0);
-    const unsigned piece = place_of(shared + slot * W_BYTES) >> 4 & 0x3fff;
-    const unsigned long long rows = 1ull << 62 | 64ull << 32 | 1u << 16 | piece;  // swizzled, 8 follow 8 (hopper.h)
+    const unsigned long long rows = descriptor(1u << 16 | piece_of(place_of(shared + slot * W_BYTES)), 8);
     bar_wait(FULL(slot), turn & 1);
     read_planes(a, from[0], from[1], CHANNELS_OF(b->first + i) - me.t * APART);
     UNROLL for (int j = 0; j < 16; j++) asm volatile("" : "+r"(a[j]) :: "memory");  // before the products

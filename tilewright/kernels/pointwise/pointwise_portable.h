@@ -6,11 +6,6 @@
 #define X_PARAM const GLOBAL in_t *RESTRICT x
 #define X_GIVEN x
 
-INLINE acc_t filter_at(const SHARED unsigned char *rows, int row, int c) {
-    const int at = row * (CHUNKS * 16) + c * (int)sizeof(in_t);
-    return number_at(rows + (at ^ (at >> 7 & (CHUNKS - 1)) << 4));  // swizzled (hopper.h)
-}
-
 // What a step gives a lane: its two pixels times the channels of the tile that it has.
 INLINE void multiply_step(acc_t sums[SUMS], const SHARED unsigned char *rows, const SHARED unsigned char *spans,
                           int warp, int lane) {
@@ -19,7 +14,7 @@ INLINE void multiply_step(acc_t sums[SUMS], const SHARED unsigned char *rows, co
             const int px = PIXEL_OF(warp, lane, h), byte = px % SPAN_PIXELS * (int)sizeof(in_t);
             const acc_t v = number_at(spans + px / SPAN_PIXELS * SPAN_BYTES + SPOT(c, byte) + AHEAD(c));
             for (int j = 0; j < SUMS / 2; j++)
-                sums[j / 2 * 4 + j % 2 + h * 2] += v * filter_at(rows, j / 2 * 8 + lane % 4 * 2 + j % 2, c);
+                sums[j / 2 * 4 + j % 2 + h * 2] += v * filter_at(rows, CHUNKS, j / 2 * 8 + lane % 4 * 2 + j % 2, c);
         }
 }
 

@@ -9,6 +9,7 @@
 //   Lane find_lane       where its two pixels are in a step's spans
 
 #include "epilogue.h"
+#include "operand.h"
 
 #define THREADS (128 * TEAMS + 128)
 #define CHANNELS (CHUNKS * 16 / (int)sizeof(in_t))  // of a step: CHUNKS pieces of 16 bytes, a row of the filter

@@ -103,15 +103,14 @@ INLINE void release(shared_t bars, int slot) {
 
 // Multiply a tile. Behind the first products of a step all of the step before are done.
 INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, int team, Lane me, shared_t bars, Place *place) {
-    const unsigned long long kind = CHUNKS == 8 ? 1 : 2;  // rows of 128, 64 bytes (hopper.h)
     unsigned a[SETS][4];
     Place at = *place;
     int done = -1;
     UNROLL for (int i = 0; i < SUMS; i++) sums[i] = 0;
     NO_UNROLL for (int step = 0; step < STEPS; step++) {
         const unsigned char *spans = shared + X_FROM + at.slot * X_BYTES + SPANS_OF(team) * SPAN_BYTES;
-        const unsigned piece = place_of(shared + (KEEPS ? step : at.slot) * W_BYTES) >> 4 & 0x3fff;
-        const unsigned long long rows = kind << 62 | 8ull * CHUNKS << 32 | 1u << 16 | piece;
+        const int from = (KEEPS ? step : at.slot) * W_BYTES;
+        const unsigned long long rows = descriptor(1u << 16 | piece_of(place_of(shared + from)), CHUNKS);
         bar_wait(FULL(at.slot), at.parity);
         if (KEEPS) bar_wait(STAY(step), 0);
         UNROLL for (int i = 0; i < CHUNKS / 2; i++) {

@@ -10,8 +10,7 @@ INLINE void multiply_tap(acc_t *sums, const SHARED unsigned char *rows, const SH
         const int row = i / 2 * 8 + me.t * 2 + i % 2;
         for (int c = 0; c < channels; c++) {
             const SHARED unsigned char *from = run + c * PITCH + TAP_BYTES(r, s);
-            const int at = row * (CHUNKS * 16) + c * (int)sizeof(in_t);
-            const acc_t w = number_at(rows + (at ^ (at >> 7 & (CHUNKS - 1)) << 4));  // swizzled (hopper.h)
+            const acc_t w = filter_at(rows, CHUNKS, row, c);
             for (int h = 0; h < 2; h++) {
                 const int number = me.place[h] + LEAD(b, me.image[h], c);
                 const SHARED unsigned char *one = from + IMAGE_AT(b, me.image[h]) + number * (int)sizeof(in_t);

@@ -11,6 +11,7 @@
 //   Lane find_lane     its two pixels: where they are in a plane of the first tap, and which taps see them
 
 #include "epilogue.h"
+#include "operand.h"
 
 #define THREADS (128 * (TEAMS + 1))
 #define EACH (16 / (int)sizeof(in_t))        // numbers of 16 bytes

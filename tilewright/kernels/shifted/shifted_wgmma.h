@@ -11,6 +11,7 @@
 // that is outside of the image; words of 2 bytes serve several taps. With two sets of fragments (SETS) a lane reads
 // while products of the other set are under way. Numbers of tf32 are rounded as they are read.
 
+#include "ring.h"
 #include "wgmma_words.h"
 
 #define W_FULL(slot) (bars + 8 * (slot))
@@ -29,7 +30,6 @@
 #define KEEPS (STAYS && STAGES >= STEPS)
 #define ROWS_OF_STEP (TALL > 1 ? SEEN : 1)  // of the image, which a step reads one after the other
 #define ALL_SYNC() asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory")  // met on two ways through the block
-#define NEXT(slot, parity, count) if (++slot == (count)) slot = 0, parity ^= 1
 
 // Send the filters of the block's steps, by one thread.
 INLINE void send_filters(unsigned char *shared, const unsigned char *w, shared_t bars) {
@@ -139,9 +139,7 @@ INLINE void read_taps(unsigned a[S][4], const unsigned char *run, const Lane *me
 INLINE void multiply_step(acc_t sums[TALL * SUMS], unsigned a[SETS][S][4], unsigned char *shared,
                           const unsigned char *run, const Lane *me, shared_t bars, int r, int left, int slot,
                           int done) {
-    const unsigned piece = place_of(shared + slot * STEP_BYTES) >> 4 & 0x3fff;
-    const unsigned long long kind = CHUNKS == 8 ? 1 : CHUNKS == 4 ? 2 : 3;  // rows of 128, 64, 32 bytes (hopper.h)
-    const unsigned long long rows = kind << 62 | 8ull * CHUNKS << 32 | 1u << 16 | piece;
+    const unsigned long long rows = descriptor(1u << 16 | piece_of(place_of(shared + slot * STEP_BYTES)), CHUNKS);
     UNROLL for (int i = 0; i < CHUNKS / 2; i++) UNROLL for (int row = 0; row < ROWS_OF_STEP; row++) {
         const int number = i * ROWS_OF_STEP + row, set = number % SETS;
         read_taps(a[set], run + TAP_BYTES(row, 0), me, r + row, i, left);
@@ -159,13 +157,8 @@ INLINE void multiply_step(acc_t sums[TALL * SUMS], unsigned a[SETS][S][4], unsig
     }
 }
 
-// Where a warp that multiplies is: the next buffers, and which phase of theirs ends next.
-typedef struct {
-    int slot, parity, x_slot, x_parity;
-} Place;
-
 INLINE void sum_up(acc_t sums[TALL * SUMS], unsigned char *shared, const Block *b, const Lane *me, shared_t bars,
-                   Place *at) {
+                   Ring *at) {
     unsigned a[SETS][S][4];
     int r = b->first * OF_STEP % R, done = -1;
     UNROLL for (int i = 0; i < TALL * SUMS; i++) sums[i] = 0;
@@ -205,7 +198,7 @@ INLINE void make_tiles(unsigned char *shared, const in_t *x, const unsigned char
 #if HANDS_ON
         MORE_REGISTERS(REGS_SUMMING);
 #endif
-        Place at = {0, 0, 0, 0};
+        Ring at = {0, 0, 0, 0};
         NO_UNROLL for (EACH_TILE(id)) {
             const Block b = find_block(id);
             const Lane me = find_lane(&b, warp, lane);
