@@ -39,7 +39,10 @@
             : (((offset_t)(n) * (GROUPS_ * K) + (k)) * (rows) + (p)) * (columns) + (q))
 #define Z_AT(n, k, p, q) IMAGE_AT(n, k, p, q, P, Q)
 #define Y_AT(n, k, p, q) IMAGE_AT(n, k, p, q, YP, YQ)
-#define SHARE_AT(at) (COMBINE == TWO_PASS ? (offset_t)(at).sg * Z_FLOATS : 0)  // of the partial sums
+// Where the partial sums of a block's share begin; it is added to the element that a sum is stored at (`to` of
+// epilogue.h), never to y: that would take an addition of 64 bits for each store. OUT_AT: such an element.
+#define SHARE_AT(at) (COMBINE == TWO_PASS ? (offset_t)(at).sg * Z_FLOATS : 0)
+#define OUT_AT(at, k, p, q) (SHARE_AT(at) + Z_AT((at).n, k, p, q))
 
 // A tile that pools begins where a window does, and the next one where this one's last window ends: rows that
 // two windows share are summed by both.
@@ -86,11 +89,11 @@ INLINE void finish(Epilogue ep, Place at, int k, int p, int q, acc_t v) {
     k += at.k0, p += at.p0, q += at.q0;
     if (k >= K || p >= P || q >= Q) return;
     k += at.group * K;
-    const offset_t to = Z_AT(at.n, k, p, q);
+    const offset_t to = OUT_AT(at, k, p, q);
 #if COMBINE == ATOMIC
     atomic_add(ep.y + to, epilogue(v, ep, k, to));
 #else
-    finish_one(ep, k, SHARE_AT(at) + to, v);
+    finish_one(ep, k, to, v);
 #endif
 }
 

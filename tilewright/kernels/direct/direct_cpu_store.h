@@ -170,8 +170,7 @@ INLINE void store_tile(Epilogue ep, Place at, int k, int p, int q, int first_b, 
 #if COMBINE != ATOMIC  // another tile's are the same
     const int step = POOL_HERE ? POOL_SIZE : 1;
     const int row = p_all / step, column = q_all / step;
-    const offset_t first = IMAGE_AT(at.n, k_all, row, column, OUT_ROWS, OUT_COLUMNS);
-    ep.y += SHARE_AT(at);
+    const offset_t first = SHARE_AT(at) + IMAGE_AT(at.n, k_all, row, column, OUT_ROWS, OUT_COLUMNS);
     UNROLL for (int a = 0; a < TK; a++) {
         int left = K - at.k0 - k - a * VECTOR;
         if (K % TILE_K == 0 || left >= VECTOR)

@@ -130,7 +130,7 @@ INLINE void store_own(Epilogue ep, Place at, Lane me, vec acc[TK][TH][TW]) {
             k += at.group * K;
             acc_t run[4];
             UNROLL for (int j = 0; j < 4; j++) run[j] = quad[j][v];
-            finish_run(4, ep, k, 0, SHARE_AT(at) + Z_AT(at.n, k, p, q), run);
+            finish_run(4, ep, k, 0, OUT_AT(at, k, p, q), run);
         }
     }
 }
@@ -143,7 +143,7 @@ INLINE void store_own(Epilogue ep, Place at, Lane me, vec acc[TK][TH][TW]) {
         int k = at.k0 + a * (BK * VECTOR) + me.k, p = at.p0 + me.h + b, q = at.q0 + me.w + i;
         if (k < K && p < P && q < Q) {
             k += at.group * K;
-            finish_run(VECTOR, ep, k, 1, SHARE_AT(at) + Z_AT(at.n, k, p, q), one);
+            finish_run(VECTOR, ep, k, 1, OUT_AT(at, k, p, q), one);
         }
 #else
         UNROLL for (int v = 0; v < VECTOR; v++)

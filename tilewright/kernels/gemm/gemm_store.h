@@ -24,10 +24,9 @@ INLINE void pick(float v[RUN_OUT], vec acc[KT][TP], int g) {
 INLINE void finish_out(Epilogue ep, Place at, int k, int px, float v[RUN_OUT]) {
     k += at.k0, px += at.q0;
     const int group = at.group * K, whole = (K % KB == 0 || k < K) && (PIXELS % PB == 0 || px < PIXELS);
-    ep.y += SHARE_AT(at);
 #if Y_VECTOR && COMBINE != ATOMIC
     if (whole) {
-        const offset_t to = pixel_at(group + k, px);
+        const offset_t to = SHARE_AT(at) + pixel_at(group + k, px);
 #if Y_NHWC  // the count must be spelt: OpenCL makes a name of it
         finished_run(4, v, ep, group + k, 1, to, v);
 #else
@@ -39,7 +38,7 @@ INLINE void finish_out(Epilogue ep, Place at, int k, int px, float v[RUN_OUT]) {
     UNROLL for (int i = 0; i < RUN_OUT; i++) {
         int ki = k + (Y_NHWC ? i : 0), pi = px + (Y_NHWC ? 0 : i);
         if (whole && ki < K && pi < PIXELS) {
-            offset_t to = pixel_at(group + ki, pi);
+            const offset_t to = SHARE_AT(at) + pixel_at(group + ki, pi);
             if (COMBINE == ATOMIC) atomic_add(ep.y + to, epilogue(v[i], ep, group + ki, to));
             else finish_one(ep, group + ki, to, v[i]);
         }

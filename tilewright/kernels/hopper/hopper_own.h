@@ -277,7 +277,6 @@ INLINE void send_shares(shared_t shared, const Block *b, const acc_t sums[WG_WOR
 // Add up the shares of this block's pixels, finish and store them; by all threads that multiply.
 INLINE void store_shares(Epilogue ep, shared_t shared, const Block *b, int thread) {
     bar_wait_cluster(MEET, 0);
-    ep.y += SHARE_AT(b->at);
     NO_UNROLL for (int item = thread; item < pairs_of(b->sc) * FOURS; item += 128 * TEAMS) {
         const int pair = item / FOURS, four = item % FOURS, k = b->channels + four / 8 * 16 + four % 8 * 2;
         acc_t v[4] = {0, 0, 0, 0};
@@ -296,7 +295,7 @@ INLINE void store_shares(Epilogue ep, shared_t shared, const Block *b, int threa
         }
         UNROLL for (int e = 0; e < 2; e++) {
             const int k_all = b->at.group * K + k;
-            const offset_t to = (offset_t)pixels[e] * (GROUPS_ * K) + k_all;
+            const offset_t to = SHARE_AT(b->at) + (offset_t)pixels[e] * (GROUPS_ * K) + k_all;
             done_t outs[2];
             UNROLL for (int h = 0; h < 2; h++) {
                 const int is_one = pixels[e] >= 0 && IS_CHANNEL(k + h);

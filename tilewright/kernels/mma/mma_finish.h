@@ -3,17 +3,16 @@
 
 #include "pixels.h"
 
-// Element k of pixel px; px counts those of one image if ONE_IMAGE.
+// Element k of pixel px, in the part of the block's share; px counts those of one image if ONE_IMAGE.
 INLINE offset_t y_at(Place at, int k, int px) {
-    if (ONE_IMAGE) return ((offset_t)at.n * (GROUPS_ * K) + k) * (P * Q) + px;
-    return pixel_at(k, px);
+    if (ONE_IMAGE) return SHARE_AT(at) + ((offset_t)at.n * (GROUPS_ * K) + k) * (P * Q) + px;
+    return SHARE_AT(at) + pixel_at(k, px);
 }
 
 // Finish a thread's output, or hand its partial sum on. (No early return: PoCL miscompiles it here.)
 INLINE void finish_out(Epilogue ep, Place at, int m, int n, acc_t v[4]) {
     const int k = at.k0 + (Y_NHWC ? n : m), px = at.q0 + (Y_NHWC ? m : n), group = at.group * K;
     const int whole = (K % KB == 0 || k < K) && (PIXELS % PB == 0 || px < PIXELS);
-    ep.y += SHARE_AT(at);
 #if Y_VECTOR
     if (whole) {
         done_t out[4];
