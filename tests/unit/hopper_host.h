@@ -53,11 +53,11 @@ typedef struct { const out_t *bias, *z; done_t *y; } Epilogue;
 #define SCALE_PARAMETER
 #define SCALE_ARGUMENT
 static void read_two(int v[2], shared_t, int) { v[0] = v[1] = -1; }
-static void read4(acc_t v[4], shared_t) { v[0] = v[1] = v[2] = v[3] = 0; }
+static void read4(acc_t v[4], shared_t, int) { v[0] = v[1] = v[2] = v[3] = 0; }
 static void image_soon(const void *) {}
 static int read_int(shared_t, int) { return -1; }
 static void write_int(shared_t, int, int) {}
-static void write16(shared_t, const unsigned *) {}
+static void write16(shared_t, int, const unsigned *) {}
 static void wg_done(acc_t *) {}
 static void write_transposed(shared_t, const unsigned *) {}
 static int piece_at(int start, int, int, int) { return start; }

@@ -25,6 +25,12 @@ INLINE void multiply(acc_t acc[8], const Fragment *a, const Fragment *b, int lan
     UNROLL for (int h = 0; h < 2; h++) mma_sync(acc + 4 * h, a->r, b->r[2 * h], b->r[2 * h + 1]);
 }
 
+INLINE void read_sums(acc_t v[4], shared_t from) {
+    uint4 bits;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w) : "r"(from) : "memory");
+    v[0] = *(acc_t *)&bits.x, v[1] = *(acc_t *)&bits.y, v[2] = *(acc_t *)&bits.z, v[3] = *(acc_t *)&bits.w;
+}
 #if defined(CLUSTER) && CLUSTER > 1
 INLINE void peer4(acc_t v[4], shared_t from, int rank) {
     uint4 bits;
@@ -34,10 +40,10 @@ INLINE void peer4(acc_t v[4], shared_t from, int rank) {
     v[0] = *(acc_t *)&bits.x, v[1] = *(acc_t *)&bits.y, v[2] = *(acc_t *)&bits.z, v[3] = *(acc_t *)&bits.w;
 }
 #else
-INLINE void peer4(acc_t v[4], shared_t from, int rank) { read4(v, from); }
+INLINE void peer4(acc_t v[4], shared_t from, int rank) { read_sums(v, from); }
 #endif
 
-INLINE void write4(shared_t to, const acc_t v[4]) {
+INLINE void write_sums(shared_t to, const acc_t v[4]) {
     unsigned bits[4];
     UNROLL for (int i = 0; i < 4; i++) bits[i] = *(const unsigned *)&v[i];
     write16(to, bits);
@@ -68,7 +74,8 @@ INLINE void multiply(acc_t acc[8], const Fragment *a, const Fragment *b, int lan
             acc[e] = dot_word(a->rows[e / 2 % 2][i], b->rows[e / 4 * 2 + e % 2][i], acc[e]);
 }
 
-#define write4(to, v) vstore4(vload4(0, v), 0, (__local acc_t *)(to))
-#define peer4(v, from, rank) read4(v, from)
+#define write_sums(to, v) vstore4(vload4(0, v), 0, (__local acc_t *)(to))
+#define read_sums(v, from) vstore4(vload4(0, (const __local acc_t *)(from)), 0, v)
+#define peer4(v, from, rank) read_sums(v, from)
 
 #endif

@@ -53,7 +53,7 @@ INLINE void multiply(acc_t acc[8], const Fragment *a, const Fragment *b, int lan
     }
 }
 
-INLINE void write4(shared_t to, const acc_t v[4]) {
+INLINE void write_sums(shared_t to, const acc_t v[4]) {
     UNROLL for (int i = 0; i < 4; i += 2)
         asm volatile("st.shared.v2.f64 [%0], {%1, %2};" ::"r"(to + 8 * i), "d"(v[i]), "d"(v[i + 1]) : "memory");
 }
@@ -95,7 +95,7 @@ INLINE void multiply(acc_t acc[8], const Fragment *a, const Fragment *b, int lan
             for (int c = 0; c < 4; c++) acc[SUM_AT(i, n)] += a->rows[i][c] * b->rows[n][c];
 }
 
-#define write4(to, v) vstore4(vload4(0, v), 0, (__local double *)(to))
+#define write_sums(to, v) vstore4(vload4(0, v), 0, (__local double *)(to))
 #define peer4(v, from, rank) vstore4(vload4(0, (const __local double *)(from)), 0, v)
 
 #endif

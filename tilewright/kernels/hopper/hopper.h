@@ -1,7 +1,7 @@
 // The dialect of Hopper's tensor cores and copy engine, beside dialect.h and tensor.h: where CUDA C++
 // and OpenCL C differ.
 //
-//   TILE_ARRAY(name)            shared memory as bytes from a multiple of 1024 on; a place in it is an offset
+//   shared_t TILE_ARRAY(name)   shared memory as bytes from a multiple of 1024 on; a place in it is an offset
 //   piece_at                    where a product looks for 16 bytes of a tile: row `row`, piece `side` of those that
 //                               begin at `start` (0 or 1: a product is 32 bytes deep); what a descriptor says (tile_at)
 //   multiply                    sums += A B, or = where not `adds`: 64 x WG_N outputs of a warpgroup, 32 bytes of the
@@ -10,8 +10,9 @@
 //                               on CUDA, that of its tensor map (kernels/tensor_map.py)
 //   wg_begin wg_commit          around products that are under way together; multiply_done: all of these but the
 //                               newest `pending` groups, and so what they have summed up in `part`
-//   copy16 write16 read4        pieces.h; COPIES_WAIT: until this thread's have come
+//   copy16                      16 bytes into shared memory, zeros unless `keep`; asynchronous, until COPIES_WAIT
 //   load16                      16 bytes of global memory, zeros unless `keep`
+//   read4                       four sums from shared memory
 //
 // A tile in shared memory is rows of CHUNKS pieces of 16 bytes, along the sum.  SWIZZLED 0: pieces apart, piece c of
 // row i at c * NEXT + 16 i.  SWIZZLED 1: rows of 2, 4 or 8 pieces, side by side, swizzled (operand.h). Either way any
@@ -43,7 +44,6 @@
 // but the same sums of the same bytes.
 
 #include "operand.h"
-#include "pieces.h"
 #include "products.h"
 #include "types.h"
 
@@ -100,6 +100,7 @@ INLINE int piece_at(int start, int next, int row, int side) {
 
 #ifdef __CUDACC__  // ------------------------------------------------------------- CUDA C++
 
+#include "barriers.h"
 #include "ldmatrix.h"
 #include "wgmma.h"
 
@@ -132,6 +133,10 @@ INLINE void multiply(acc_t sums[WG_WORDS], shared_t shared, int a, int a_next, i
     WG_WAIT(pending);                \
     wg_done(part)
 
+INLINE void copy16(shared_t shared, int to, const unsigned char *from, int keep) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 ::"r"(shared + to), "l"(from), "r"(keep ? 16 : 0) : "memory");
+}
 #define COPIES_WAIT() asm volatile("cp.async.wait_all;" ::: "memory")  // this thread's
 INLINE void load16(unsigned v[4], const unsigned char *from, int keep) {  // past the L1 cache: nobody reads it again
     const uint4 bits = keep ? __ldcg((const uint4 *)from) : make_uint4(0, 0, 0, 0);
@@ -148,9 +153,19 @@ INLINE void read_two(int v[2], shared_t shared, int at) {
 INLINE void write_int(shared_t shared, int at, int v) {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared + at), "r"(v) : "memory");
 }
+INLINE void write16(shared_t shared, int at, const unsigned v[4]) {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"
+                 ::"r"(shared + at), "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3]) : "memory");
+}
 INLINE void write1(shared_t shared, int at, acc_t v) { write_int(shared, at, *(int *)&v); }
 INLINE void write2(shared_t shared, int at, acc_t v, acc_t w) {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(shared + at), "r"(*(int *)&v), "r"(*(int *)&w) : "memory");
+}
+INLINE void read4(acc_t v[4], shared_t shared, int at) {
+    uint4 bits;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w) : "r"(shared + at) : "memory");
+    v[0] = *(acc_t *)&bits.x, v[1] = *(acc_t *)&bits.y, v[2] = *(acc_t *)&bits.z, v[3] = *(acc_t *)&bits.w;
 }
 INLINE acc_t read1(shared_t shared, int at) {
     int bits = read_int(shared, at);
@@ -202,6 +217,7 @@ INLINE void prefetch(const void *from) { asm volatile("prefetch.global.L2 [%0];"
 #else  // -------------------------------------------------------------------------- OpenCL C
 
 #define WG_WORDS (WG_N / 2)
+typedef __local uchar *shared_t;
 #define TILE_ARRAY(name) __local uchar name[SHARED_BYTES] __attribute__((aligned(1024)))
 #define X_PARAM const __global x_t *restrict x
 #define X_ADDRESS x
@@ -240,6 +256,10 @@ INLINE void multiply(acc_t *sums, shared_t shared, int a, int a_next, int b, int
         }
     }
 }
+INLINE void copy16(shared_t shared, int to, const __global uchar *from, int keep) {
+    uint4 v = keep ? vload4(0, (const __global uint *)from) : (uint4)(0);
+    vstore4(v, 0, (__local uint *)(shared + to));
+}
 #define wg_begin()
 #define wg_commit()
 #define multiply_done(part, pending)
@@ -248,6 +268,8 @@ INLINE void multiply(acc_t *sums, shared_t shared, int a, int a_next, int b, int
 #define write_int(shared, at, v) (*(__local int *)((shared) + (at)) = (v))
 #define read1(shared, at) (*(__local acc_t *)((shared) + (at)))
 #define write1(shared, at, v) (*(__local acc_t *)((shared) + (at)) = (v))
+#define write16(shared, at, v) vstore4(vload4(0, v), 0, (__local uint *)((shared) + (at)))
 #define write2(shared, at, v, w) (write1(shared, at, v), write1(shared, (at) + 4, w))
+#define read4(v, shared, at) vstore4(vload4(0, (__local acc_t *)((shared) + (at))), 0, v)
 
 #endif

@@ -144,7 +144,7 @@ INLINE void bring_rows(const GLOBAL out_t *z, shared_t shared, const Block *b, i
     NO_UNROLL for (int i = 0; i < CEIL_DIV(count * ROW_PIECES, MATES); i++) {
         PIECE_OF_ROWS(i);
         if (item < count * ROW_PIECES)
-            copy16(shared + (OWN_FROM + (mates * OWN_ROWS + at) * OWN_PITCH + item % ROW_PIECES * 16),
+            copy16(shared, OWN_FROM + (mates * OWN_ROWS + at) * OWN_PITCH + item % ROW_PIECES * 16,
                    (const GLOBAL unsigned char *)(z + (offset_t)max(out, 0) * (GROUPS_ * K) + k), IS_PIECE);
     }
 }
@@ -169,7 +169,7 @@ INLINE void store_rows(GLOBAL done_t *y, shared_t shared, const Block *b, acc_t 
         STORE_LOOP for (int i = 0; i < CEIL_DIV(count * ROW_PIECES, MATES); i++) {
             PIECE_OF_ROWS(i);
             acc_t four[4];
-            read4(four, shared + (rows + at * OWN_PITCH + item % ROW_PIECES * 16));
+            read4(four, shared, rows + at * OWN_PITCH + item % ROW_PIECES * 16);
             if (IS_PIECE)
                 store_run(4, (GLOBAL acc_t *)(y + (offset_t)out * (GROUPS_ * K) + k), four);  // bits
         }
@@ -187,8 +187,8 @@ INLINE void store_rows(GLOBAL done_t *y, shared_t shared, const Block *b, acc_t 
 // group, `px_team` its first pixel in the tile, and `warp` its number.
 INLINE void store_planes(GLOBAL done_t *y, shared_t shared, const Block *b, acc_t sums[WG_WORDS], int k,
                          int px_team, int warp, int lane, const Added *added) {
-    const int rows = (STAYS ? OWN_FROM : 0) + warp * (16 * OWN_PITCH);
-    const shared_t write = shared + rows + lane % 16 * OWN_PITCH + lane / 16 * 16;
+    const shared_t rows = shared + (STAYS ? OWN_FROM : 0) + warp * (16 * OWN_PITCH);
+    const shared_t write = rows + lane % 16 * OWN_PITCH + lane / 16 * 16;
     UNROLL for (int from = 0; from < WG_N; from += OWN_ROWS) {
         const int count = min(WG_N - from, OWN_ROWS), pieces = count / 8;
         __syncwarp();  // nobody reads rows any more
@@ -199,7 +199,7 @@ INLINE void store_planes(GLOBAL done_t *y, shared_t shared, const Block *b, acc_
             if (IS_PIECE) {
                 const GLOBAL out_t *z = added->z + element_of(b->at.group * K + k + row, out);
                 load_run(4, four, (const GLOBAL unsigned *)z);
-                write16(shared + (rows + row * OWN_PITCH + at * 2), four);
+                write16(shared, rows - shared + row * OWN_PITCH + at * 2, four);
             }
         }
         __syncwarp();
@@ -217,7 +217,7 @@ INLINE void store_planes(GLOBAL done_t *y, shared_t shared, const Block *b, acc_
         STORE_LOOP for (int i = 0; i < (16 * pieces + 31) / 32; i++) {
             PIECE_OF_PLANES(i);
             acc_t four[4];
-            read4(four, shared + (rows + row * OWN_PITCH + at * 2));
+            read4(four, shared, rows - shared + row * OWN_PITCH + at * 2);
             if (IS_PIECE)
                 store_run(4, (GLOBAL acc_t *)(y + element_of(b->at.group * K + k + row, out)), four);  // bits
         }
@@ -290,7 +290,7 @@ INLINE void store_shares(Epilogue ep, shared_t shared, const Block *b, int threa
 #endif
         UNROLL for (int sc = 0; sc < SC; sc++) {
             acc_t share[4];
-            read4(share, shared + (MEET_FROM + ((sc * PAIRS + pair) * FOURS + four) * 16));
+            read4(share, shared, MEET_FROM + ((sc * PAIRS + pair) * FOURS + four) * 16);
             UNROLL for (int e = 0; e < 4; e++) v[e] += share[e];
         }
         UNROLL for (int e = 0; e < 2; e++) {

@@ -24,7 +24,7 @@ INLINE void sum_up(Epilogue ep, const GLOBAL unsigned char *w, shared_t shared, 
                 copy_patch(shared, X_FROM + x_slot * X_BYTES, b, TAPWISE ? step : step / TAPS, THREAD(0), THREADS);
 #endif
             for (int at = THREAD(0) * 16; at < W_BYTES; at += THREADS * 16)
-                copy16(shared + slot * W_BYTES + at, b->w + (offset_t)step * W_BYTES + at, 1);
+                copy16(shared, slot * W_BYTES + at, b->w + (offset_t)step * W_BYTES + at, 1);
             BARRIER();
             const int tap = JOINT || SLID ? 0 : step % TAPS;
             if (team < TEAMS) multiply_step(sums, shared, slot, x_slot, tap / S, tap % S, team, thread);

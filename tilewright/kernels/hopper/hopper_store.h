@@ -38,7 +38,7 @@ INLINE void add_up(acc_t v[RUN_OUT], shared_t shared, int own, int row, int colu
         const int from = (SC > 1 && !(KEPT && sc == own) ? MEET_FROM : 0) + sc * (MINE * PITCH * 4) + at;
         acc_t term[RUN_OUT];
 #if RUN_OUT % 4 == 0
-        UNROLL for (int i = 0; i < RUN_OUT; i += 4) read4(term + i, shared + (from + i * 4));
+        UNROLL for (int i = 0; i < RUN_OUT; i += 4) read4(term + i, shared, from + i * 4);
 #else
         UNROLL for (int i = 0; i < RUN_OUT; i++) term[i] = read1(shared, from + i * 4);
 #endif

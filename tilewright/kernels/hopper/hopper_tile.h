@@ -181,9 +181,9 @@ INLINE void write_piece(shared_t shared, int to, unsigned words[4]) {
 #if ROUNDED && PARTS == 2
     unsigned low[4];
     UNROLL for (int e = 0; e < 4; e++) low[e] = tf32_of(split(&words[e]));
-    write16(shared + (to + X_BYTES / 2), low);
+    write16(shared, to + X_BYTES / 2, low);
 #endif
-    write16(shared + to, words);
+    write16(shared, to, words);
 }
 
 #if GATHERS
@@ -296,7 +296,7 @@ INLINE void copy_patch(shared_t shared, int to, const Block *b, int step, int th
     UNROLL_BY(8) for (int item = thread; item < ITEMS; item += count) {
         const Piece piece = find_piece(shared, b, step, item);
         UNROLL for (int part = 0; part < X_PARTS; part++)
-            copy16(shared + (to + part * (X_BYTES / X_PARTS) + piece.place), piece.from + part * (CC * 16), piece.keep);
+            copy16(shared, to + part * (X_BYTES / X_PARTS) + piece.place, piece.from + part * (CC * 16), piece.keep);
     }
 #endif
 }

@@ -61,7 +61,7 @@ INLINE void find_turned(shared_t shared, const Block *b, int thread, int count) 
     NO_UNROLL for (int row = thread; row < PLACES; row += count)
         if (find_pixel(b->px0, row, 0) < 0)
             NO_UNROLL for (int i = 0; i < X_STAGES * CHUNKS; i++)
-                write16(shared + (X_FROM + i / CHUNKS * X_BYTES + piece_at(0, X_NEXT, row, i % CHUNKS)), zeros);
+                write16(shared, X_FROM + i / CHUNKS * X_BYTES + piece_at(0, X_NEXT, row, i % CHUNKS), zeros);
 }
 
 // Send for the raw channels of run `run` of the block's, if it has one; by one thread.

@@ -161,7 +161,7 @@ BOUNDED_KERNEL(mma, THREADS, MIN_BLOCKS)
     UNROLL for (int g = 0; g < OUTS; g++) {
         acc_t v[4];
         pick(v, acc, g);
-        write4(meet + (me.share * OUTS + g) * (TEAM * SUMS_BYTES), v);
+        write_sums(meet + (me.share * OUTS + g) * (TEAM * SUMS_BYTES), v);
     }
     CLUSTER_BARRIER();
     UNROLL for (int g = 0; g < OUTS / SB / SC; g++) {
