@@ -156,8 +156,8 @@ SLIPS = (
      "all wait"),
     ("if (KEEPS) return;", "", "several tiles, a buffer for each step", "all wait"),
     ("KEEPS ? step : at->slot", "at->slot", "several tiles, a buffer for each step", ", not "),
-    ("Place at = {0, 0, 0, 0};\n        NO_UNROLL for (EACH_TILE(id)) {",
-     "NO_UNROLL for (EACH_TILE(id)) {\n            Place at = {0, 0, 0, 0};", "several tiles, one set",
+    ("Ring at = {0, 0, 0, 0};\n        NO_UNROLL for (EACH_TILE(id)) {",
+     "NO_UNROLL for (EACH_TILE(id)) {\n            Ring at = {0, 0, 0, 0};", "several tiles, one set",
      ", not |all wait"),
     # the block
     ("bar_init(W_FULL(i), 1)", "bar_init(W_FULL(i), 4)", "one buffer", "all wait"),
