@@ -2,8 +2,8 @@
 
 Layers are prepared by ``plan_all``, with ``--one-by-one`` by ``plan``. They are given as for
 ``tilewright bench``; none: those of a ResNet-50 of 0.75 times its channels, of which nothing is known.
-``--choose`` times the model's choice alone, for an H200, which need not be here: seconds of a CPU, and the time
-that it expects.
+``--choose`` times the model's choice alone, for an H200, which need not be here: seconds of a CPU, and the
+time that it expects.
 """
 
 from __future__ import annotations

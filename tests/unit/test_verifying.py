@@ -103,8 +103,7 @@ class Compiler:
 
 
 def programs_of(config: Config) -> list[Blueprint]:
-    runtime: Any = Compiler()
-    return verifying.programs(DIRECT, runtime, config)
+    return verifying.programs(DIRECT, GPU, config)
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -612,11 +612,10 @@ def test_a_child_that_ends_over_its_choices_is_an_error(worker: Worker) -> None:
         worker.ranked(["direct"], False)
 
 
-def test_a_child_rests_for_so_long(tmp_path: Path) -> None:
+def test_a_child_rests_for_so_long() -> None:
     """One that is taken meanwhile works on, and rests as long again."""
     with WorkerPool(rest_s=0.5) as children:
-        with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
-            pid = _pid(worker)
+        pid = _who_works(children)
         with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
             assert _pid(worker) == pid
             time.sleep(0.6)
@@ -626,18 +625,15 @@ def test_a_child_rests_for_so_long(tmp_path: Path) -> None:
         while Path(f"/proc/{pid}").exists() and time.monotonic() < ends:
             time.sleep(0.05)
         assert not Path(f"/proc/{pid}").exists()
-        with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
-            assert _pid(worker) != pid
+        assert _who_works(children) != pid
 
 
 def test_a_child_of_another_environment_rests_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cache is another one."""
     with WorkerPool() as children:
-        with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
-            pid = _pid(worker)
+        pid = _who_works(children)
         monkeypatch.setenv("TILEWRIGHT_CACHE", "/elsewhere")
-        with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
-            assert _pid(worker) != pid
+        assert _who_works(children) != pid
 
 
 def test_a_child_rests_with_the_environment_that_it_was_started_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -650,8 +646,13 @@ def test_a_child_rests_with_the_environment_that_it_was_started_in(monkeypatch: 
                 worker.retire()
                 with Worker(Job(PROBLEM, "numpy"), children=children) as other:
                     assert _pid(other) != pid
-        with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
-            assert _pid(worker) == pid
+        assert _who_works(children) == pid
+
+
+def _who_works(children: WorkerPool) -> int:
+    """Return the process that does a job, and rests again."""
+    with Worker(Job(PROBLEM, "numpy"), children=children) as worker:
+        return _pid(worker)
 
 
 def _pid(worker: Worker) -> int:

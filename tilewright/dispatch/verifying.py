@@ -14,6 +14,7 @@ from concurrent.futures import wait
 from contextlib import suppress
 
 from tilewright.checking import compare
+from tilewright.device import Device
 from tilewright.errors import TilewrightError, warn_once
 from tilewright.kernels import family_of
 from tilewright.kernels.blueprint import Blueprint
@@ -50,7 +51,7 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
     """
     job = Job(str(problem), runtime.device.backend, runtime.device.index)
     if job.backend == "cuda" and not ends():
-        _compile(programs(problem, runtime, config), runtime, job)
+        _compile(programs(problem, runtime.device, config), runtime, job)
     with _one_at_a_time, Worker(job, children=_resting) as worker:
         try:
             worker.prepare()
@@ -60,9 +61,8 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
             return None
 
 
-def programs(problem: Problem, runtime: Runtime, config: Config) -> list[Blueprint]:
+def programs(problem: Problem, device: Device, config: Config) -> list[Blueprint]:
     """Return what a full check compiles: kernels for arrays that are aligned and not, packing, references."""
-    device = runtime.device
     found = [reference_f64(problem.portable, device), *compare.programs(problem, device)]
     with suppress(TilewrightError):  # which the worker will say
         family = family_of(config.family)
