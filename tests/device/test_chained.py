@@ -46,6 +46,8 @@ LAYERS = [
     ("planar", "n16c256h14w14k256r1s1-f16"),
     ("pointwise", "n8c256h28w28k256r1s1-f16"),
     ("pointwise", "n8c256h28w28k256r1s1u2-f16"),
+    ("reference", "n1c16h28w28k16r3s3p1-f32"),
+    ("reference", "n1c16h28w28k16r3s3p1-f32+maxpool2"),
     ("shifted", "n8c128h28w28k128r3s3p1-f16"),
     ("small", "n64c4h24w24k4r3s3p1-f32"),
     ("stem", "n2c3h64w64k32r3s3p1-f16-nhwc"),

@@ -20,7 +20,7 @@ def _text(blueprint: Blueprint, arch: str, folder: Path) -> str:
     if not tools:
         pytest.skip("no cuobjdump")
     cubin = folder / "kernel.cubin"
-    cubin.write_bytes(compile_cuda(blueprint, arch).binary)
+    cubin.write_bytes(compile_cuda(blueprint, arch, spills=True).binary)
     return subprocess.run([tools[0], "-sass", cubin], capture_output=True, text=True).stdout
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import IntEnum
 from types import SimpleNamespace
 from typing import Any
@@ -112,6 +113,33 @@ def test_too_little_memory_is_told_from_other_errors() -> None:
     assert not isinstance(found.value, OutOfMemory)
     driver.cuMemAlloc = lambda nbytes: (Status.CUDA_SUCCESS, 4096 + nbytes)
     assert runtime.alloc(0).address == 4100, "never nothing"
+
+
+@pytest.mark.parametrize("recording", [False, True])
+def test_memory_that_pytorch_keeps_for_no_array_is_asked_back(
+    recording: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that serves a network may have all of a GPU reserved, and none of it in use."""
+    driver, kept, modes = Driver(OURS), [4096], list[str]()
+    driver.CUresult, driver.cuMemGetInfo = Status, lambda: (Status.CUDA_SUCCESS, 0, 4096)  # type: ignore[attr-defined]
+    driver.cuMemAlloc = lambda nbytes: (  # type: ignore[attr-defined]
+        (Status.CUDA_ERROR_OUT_OF_MEMORY, 0) if kept else (Status.CUDA_SUCCESS, 64)
+    )
+    runtime: Any = object.__new__(CudaRuntime)
+    runtime.context, runtime._driver, runtime.device = opened(driver), driver, SimpleNamespace(name="GPU")
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True, is_current_stream_capturing=lambda: recording,
+        empty_cache=lambda: (kept.clear(), modes.append(driver.capture_mode)),
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())  # half imported
+    if recording:
+        with pytest.raises(OutOfMemory):
+            runtime.alloc(5000)
+        assert kept
+    else:
+        assert runtime.alloc(5000).address == 64
+        assert modes == ["relaxed"], "another thread may be recording a graph"
 
 
 def test_new_memory_is_set_to_0_while_another_thread_records() -> None:

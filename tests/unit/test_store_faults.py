@@ -321,6 +321,37 @@ def test_a_corrupt_record_is_a_miss(path: Path, column: str, value: object) -> N
         assert db.execute("SELECT config FROM records").fetchall() == [("tiles:t=1.u=0",)]
 
 
+def test_a_record_of_another_version_is_passed_over_and_stays(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older checkout that shares the store must not lose what a newer one measured."""
+    box = Store(path, shipped=False)
+    box.add(record("tiles:t=1.u=0", 5.0))
+    with monkeypatch.context() as newer:
+        newer.setattr("tilewright.store.rows.to_json", lambda one: to_json(one)[:-1] + ', "surprise": 1}')
+        box.add(record("tiles:t=2.u=0", 1.0))
+    with pytest.warns(RuntimeWarning, match="of another version.*surprise"):
+        assert best(box) == "tiles:t=1.u=0"
+    assert box.info().records == 2
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT * FROM set_aside").fetchall() == []
+
+
+def test_what_was_set_aside_is_cleared_too(path: Path) -> None:
+    box = Store(path, shipped=False)
+    box.add(record())
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE records SET digest = ''")
+    with pytest.warns(RuntimeWarning, match="corrupt record"):
+        assert box.records() == []
+    assert box.clear(problem="n1c1h1w1k1r1s1-f32") == 0
+    with closing(sqlite3.connect(path)) as db:
+        assert len(db.execute("SELECT * FROM set_aside").fetchall()) == 1
+    assert box.clear() == 0
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT * FROM set_aside").fetchall() == []
+
+
 @pytest.mark.parametrize("device", [None, b"\x00\xff"])
 def test_a_record_of_no_device_is_of_no_layer_alike(path: Path, device: object) -> None:
     """A search, and an untuned layer, look at those of all devices."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 from contextlib import AbstractContextManager
@@ -17,15 +16,13 @@ from tilewright.peers.base import Array, Contestant, Setting, as_nchw, as_output
 from tilewright.peers.eager import Step, eager, to_tensor
 from tilewright.problem import Problem
 from tilewright.runtime.base import Run
+from tilewright.runtime.pools import trim_pools
 
 
 def release() -> None:
     """Free the memory that PyTorch and CuPy cache, for the next layer's contestants."""
     gc.collect()
-    if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
-        sys.modules["torch"].cuda.empty_cache()
-    if "cupy" in sys.modules:
-        sys.modules["cupy"].get_default_memory_pool().free_all_blocks()
+    trim_pools()
 
 
 @dataclass(frozen=True, eq=False)

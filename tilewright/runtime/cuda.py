@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,12 @@ from tilewright.runtime.cuda_context import Context, Owned, beside_captures, in_
 from tilewright.runtime.cuda_facts import check, clocks, facts
 from tilewright.runtime.nvrtc import compile_cuda, compiler, import_core
 from tilewright.runtime.pending import one_by_one
+from tilewright.runtime.pools import trim_pools
 from tilewright.runtime.tensor_map import MappedKernel
 
 CONSTANT_FILTER = "constant_filter"  # its name in dialect.h
 CHAINS_IN_GRAPHS = 12030  # version of the driver's API
+KEPT_STREAMS = 64  # objects of callers' streams: there are programs that make streams without end
 _STATIC_SHARED = 40 << 10  # the limit without asking is 48 KB with what kernels declare themselves
 
 
@@ -68,7 +71,7 @@ class CudaRuntime:
         self._gpu = self._core.Device(index)
         self.context = Context(driver, self._gpu)
         self.compiler = compiler()
-        self._streams: dict[int, Any] = {}
+        self._stream_of = lru_cache(KEPT_STREAMS)(self._wrap_stream)
         self._stream = 0
         self.device = rates.calibrated(facts(driver, self._gpu, index))
         # Whether a launch may overlap the one before it: since Hopper, a driver that records that in graphs,
@@ -120,15 +123,18 @@ class CudaRuntime:
     @in_context
     def alloc(self, nbytes: int) -> Memory:
         """Allocate; freed when nothing refers to the Memory any more."""
-        with beside_captures(self._driver):
-            result = self._driver.cuMemAlloc(max(nbytes, 4))
-        if result[0] == self._driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
-            free, total = check(self._driver.cuMemGetInfo())
-            raise OutOfMemory(
-                f"{self.device.name}: no room for {nbytes:,} bytes; {free:,} of {total:,} are free"
-            )
-        address = int(check(result))
-        return Memory(max(nbytes, 4), address, address, Owned(self._driver, self.context, address))
+        for pools_too in (False, True):
+            with beside_captures(self._driver):
+                if pools_too:
+                    trim_pools()
+                result = self._driver.cuMemAlloc(max(nbytes, 4))
+            if result[0] != self._driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+                address = int(check(result))
+                return Memory(max(nbytes, 4), address, address, Owned(self._driver, self.context, address))
+        free, total = check(self._driver.cuMemGetInfo())
+        raise OutOfMemory(
+            f"{self.device.name}: no room for {nbytes:,} bytes; {free:,} of {total:,} are free"
+        )
 
     def wrap(self, array: Array) -> Memory:
         """Use a tensor or a CuPy array in place, without a copy or waiting."""
@@ -202,8 +208,7 @@ class CudaRuntime:
                 prepared.enqueue([m.address for m in memories], handle)
                 return
             kernel, config = prepared
-            on = self._streams.get(handle) or self._wrap_stream(handle)
-            self._core.launch(on, config, kernel, *[m.address for m in memories])
+            self._core.launch(self._stream_of(handle), config, kernel, *[m.address for m in memories])
         except Exception as error:
             raise RunError(f"{self.device.name}: {launch.kernel}: {error}") from error
 
@@ -233,9 +238,7 @@ class CudaRuntime:
         return self._core.LaunchConfig(grid=grid, block=launch.block, shmem_size=launch.shared_bytes, **extra)
 
     def _wrap_stream(self, handle: int) -> Any:
-        stream = self._core.Stream.from_handle(handle) if handle else self._gpu.default_stream
-        self._streams[handle] = stream
-        return stream
+        return self._core.Stream.from_handle(handle) if handle else self._gpu.default_stream
 
     def prepared(self, steps: Sequence[Step]) -> Run:
         """Return a function that does launches and waits for them."""

@@ -19,6 +19,7 @@ from tilewright.store.database import Database
 from tilewright.store.record_json import from_json, to_json
 from tilewright.store.sources import Sources
 
+SCHEMA = 1  # of these tables; what a record's body has may grow without it
 TABLES = (
     """CREATE TABLE IF NOT EXISTS records (
     id INTEGER PRIMARY KEY AUTOINCREMENT, time REAL, problem TEXT, device TEXT, source TEXT,
@@ -131,19 +132,21 @@ def _passed(found: Found) -> bool:
 
 
 def select(database: Database, query: str, values: Sequence[object]) -> list[Found]:
-    """Read records, each with its origin; set corrupt ones aside."""
+    """Read records, each with its origin; set corrupt ones aside, and pass over those of other versions."""
     rows = database.use(lambda db: db.execute(query, values).fetchall())
     good: list[Found] = []
     bad: list[tuple[int]] = []
     for number, *stated, body, digest in rows:
-        try:
-            if digest != _digest(*stated, body):
-                raise StoreError("its digest does not match")
-            good.append(Found(replace(from_json(body), source=str(stated[2])), str(stated[3])))
-        except StoreError as error:
+        if digest != _digest(*stated, body):
             bad.append((number,))
-            text = f"store {database.path}: a corrupt record is set aside ({error})"
-            warn_once(text, f"record {database.path}")
+            text = "a corrupt record is set aside (its digest does not match)"
+            warn_once(f"store {database.path}: {text}", f"record {database.path}")
+            continue
+        try:
+            good.append(Found(replace(from_json(body), source=str(stated[2])), str(stated[3])))
+        except StoreError as error:  # as it was written: whoever wrote it can read it
+            text = f"a record of another version of tilewright is passed over ({error})"
+            warn_once(f"store {database.path}: {text}", f"version {database.path}")
     if bad:
         with suppress(StoreError):  # they stay where nothing can be written
             database.use(lambda db: _move(db, bad), True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -15,12 +16,13 @@ from tilewright.problem.shapes import as_problem
 from tilewright.record import Record
 from tilewright.runtime.cache_folder import folder
 from tilewright.store.database import Database, named_file
-from tilewright.store.exchange import MAX_FILE_BYTES, SCHEMA, export_text, import_text
+from tilewright.store.exchange import MAX_FILE_BYTES, export_text, import_text
 from tilewright.store.rows import (
     COLUMNS,
     IMPORTED,
     MEASURED,
     READ,
+    SCHEMA,
     TABLES,
     Found,
     as_key,
@@ -160,14 +162,19 @@ class Store:
     def clear(self, problem: Problem | str | None = None, device_key: str | None = None) -> int:
         """Delete records of a problem and a device (None: of all); return how many.
 
+        Those that were set aside as corrupt go, too, and do not count.
+
         Raises:
             ProblemError: the problem string is malformed.
             StoreError: the store cannot be written, or ``device_key`` is no key.
         """
         condition, values = where(problem, device_key)
-        return self.database.use(
-            lambda db: db.execute(f"DELETE FROM records WHERE {condition}", values).rowcount, True
-        )
+
+        def delete(db: sqlite3.Connection) -> int:
+            db.execute(f"DELETE FROM set_aside WHERE {condition}", values)
+            return db.execute(f"DELETE FROM records WHERE {condition}", values).rowcount
+
+        return self.database.use(delete, True)
 
     # ------------------------------------------------------------------------------- reading
 

@@ -17,6 +17,7 @@ from tilewright.kernels.config import Config
 from tilewright.measuring.rounds import Limits
 from tilewright.problem import Problem
 from tilewright.record import Outcome, Record, Versions
+from tilewright.runtime.pools import trim_pools
 from tilewright.tuning.channel import (
     Channel,
     ChildError,
@@ -250,6 +251,8 @@ class Worker:
                     raise RunError(f"the worker for {self.job.problem} cannot start: {error}") from error
 
     def _start(self) -> Channel:
+        if self.job.backend == "cuda":
+            trim_pools()  # the child needs memory, and gets none that is kept for this process
         command, environment = python_child()
         try:
             return Channel(self._command or command, environment)

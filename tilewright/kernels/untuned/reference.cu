@@ -102,6 +102,7 @@ INLINE void make_strip(double *sum, double *size, GLOBAL const in_t *x, GLOBAL c
 KERNEL(reference)(GLOBAL const in_t *RESTRICT x, GLOBAL const in_t *RESTRICT w, GLOBAL const out_t *RESTRICT bias,
                   GLOBAL const out_t *RESTRICT z, GLOBAL final_t *RESTRICT y SCALE_PARAMETER) {
     const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
+    CHAIN_WAIT();
     FOR_EACH(item, ITEMS) {
         double sum[STRIP], size[STRIP];
         Strip at = find_strip(item);
@@ -115,6 +116,7 @@ KERNEL(reference_f64)(GLOBAL const in_t *RESTRICT x, GLOBAL const in_t *RESTRICT
                       GLOBAL const out_t *RESTRICT bias, GLOBAL const out_t *RESTRICT z,
                       GLOBAL double *RESTRICT sums, GLOBAL double *RESTRICT sizes) {
     const Epilogue ep = {bias, z, 0};
+    CHAIN_WAIT();
     FOR_EACH(item, ITEMS) {
         double sum[STRIP], size[STRIP];
         Strip at = find_strip(item);
