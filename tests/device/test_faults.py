@@ -55,7 +55,7 @@ def test_the_right_one_passes_everything(worker: Worker) -> None:
         ("unwritten", "1 element not written"),
         ("corner", "1 element unlike the exact answer"),
         ("inexact", "elements unlike the exact answer"),
-        ("unsteady", "two runs differ in 1 element"),
+        ("unsteady", "two runs differ in 1 word"),
         ("stale_workspace", "1 element not written, or NaN"),
     ],
 )

@@ -85,7 +85,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(choices, "ranked_for", ranked)
     monkeypatch.setattr("tilewright.store.store.FAMILIES", (Tiles(),))
     monkeypatch.setattr(shipped, "FAMILIES", (Tiles(),))
-    monkeypatch.setattr("tilewright.store.hints.FAMILIES", (Tiles(),))
+    monkeypatch.setattr("tilewright.hints.FAMILIES", (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
     plan_cache.forget()
     yield

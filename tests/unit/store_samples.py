@@ -46,7 +46,7 @@ class Tiles(FakeFamily):
 def families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewright.store.store.FAMILIES", (Tiles(),))
     monkeypatch.setattr(shipped, "FAMILIES", (Tiles(),))
-    monkeypatch.setattr("tilewright.store.hints.FAMILIES", (Tiles(),))
+    monkeypatch.setattr("tilewright.hints.FAMILIES", (Tiles(),))
     monkeypatch.setattr(errors, "_warned", set())
 
 

@@ -14,13 +14,13 @@ from dispatch_samples import DEVICE, LAYER, RUNTIME, FakePlan, box, choose, plan
 
 from tilewright.dispatch import dispatch
 from tilewright.errors import CompileError, OutOfMemory, RunError
+from tilewright.hints import likeness
 from tilewright.kernels.family import Config
 from tilewright.plans import plan_cache
 from tilewright.plans.provenance import UNSAID, Provenance
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.store import Store
-from tilewright.store.hints import likeness
 
 __all__ = ["box", "stage"]  # fixtures
 

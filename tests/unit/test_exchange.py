@@ -14,10 +14,10 @@ from store_samples import DEVICE, H100, KERNELS, LAYER, Tiles, best, families, p
 from tilewright.cli import main
 from tilewright.device import for_architecture
 from tilewright.errors import StoreError
+from tilewright.hints import likely
 from tilewright.record import Measurement, Standing
 from tilewright.store import Store, shipped
 from tilewright.store.exchange import import_text
-from tilewright.store.hints import likely
 
 __all__ = ["families", "path"]  # fixtures
 

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parents[2] / "tilewright"
 # From the bottom up: each may import from those before it. CONTRIBUTING.md says what is in them.
 PACKAGES = (
     *("errors", "record", "files", "fields", "dtypes", "hashed", "arithmetic", "problem", "device", "floor"),
-    *("kernels", "search", "runtime", "measuring", "arrays", "plans", "store", "checking", "tuning"),
+    *("kernels", "search", "runtime", "measuring", "arrays", "plans", "store", "hints", "checking", "tuning"),
     *("dispatch", "arguments", "api", "export", "profiling", "peers", "bench", "studies", "report", "cli"),
     *("__main__", "__init__"),
 )

@@ -42,7 +42,6 @@ def test_other_suites() -> None:
     assert {"diannao", "gemm", "lenet", "resnet", "toy", "yolo9000"} <= set(shapes.suites())
     sizes = {layer.name: layer.problem for layer in shapes.load(["diannao", "gemm", "lenet", "toy"])}
     assert (sizes["CLASS1"].c, sizes["CLASS1"].k, sizes["CLASS1"].p) == (25088, 4096, 1)
-    assert shapes.load(["dianao", "dianao:CONV1"]) == shapes.load(["diannao", "CONV1"])  # the former name
     assert sizes["GEMM"].flops == 2 * 4096**3
     assert (sizes["L1"].n, sizes["L1"].p, sizes["L2"].q) == (10000, 80, 34)
     assert str(sizes["TOY"]) == "n1c256h228w228k256r5s5-f32+relu+maxpool2"

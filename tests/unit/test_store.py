@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from store_samples import DEVICE, GOOD, H100, KERNELS, LAYER, Tiles, best, families, path, record
 
+from tilewright import hints
 from tilewright.device import for_architecture
 from tilewright.errors import ProblemError, StoreError
+from tilewright.hints import likely
 from tilewright.plans.provenance import Basis
 from tilewright.problem import Problem
 from tilewright.problem.shapes import as_problem
 from tilewright.record import Measurement, Record, Search, Spent, Standing, Versions
-from tilewright.store import Store, hints
-from tilewright.store.hints import likely
+from tilewright.store import Store
 from tilewright.store.record_json import from_json, to_json
 from tilewright.store.sources import Sources
 

@@ -226,7 +226,7 @@ def test_two_runs_must_agree() -> None:
 
     found, _ = check(fault)
     assert not found.repeatable
-    assert found.reason == "two runs differ in 1 element, but the family says it is deterministic"
+    assert found.reason == "two runs differ in 1 word of 4 bytes, but the family says it is deterministic"
 
 
 def test_two_runs_may_differ_if_the_family_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import tilewright
+from tilewright.checking.stage import Stage
 from tilewright.device import for_architecture
 from tilewright.errors import DeviceError, RunError
 from tilewright.kernels.family import Config
@@ -36,7 +37,6 @@ from tilewright.tuning.protocol import (
     Prepare,
     Rank,
     Rest,
-    Stage,
     Try,
     WorkerRequest,
     decode,

@@ -23,6 +23,7 @@ from tilewright.checking.inputs import (
     with_nonfinite,
 )
 from tilewright.checking.launcher import Launcher
+from tilewright.checking.stage import Stage
 from tilewright.errors import CompileError, OutOfMemory, RunError, count
 from tilewright.kernels.config import Config
 from tilewright.kernels.error_bound import error_bound
@@ -74,7 +75,7 @@ class Verifier:
         self,
         candidate: Candidate,
         full: bool = False,
-        stage: Callable[[str], None] = lambda _: None,
+        stage: Callable[[Stage], None] = lambda _: None,
         slow_us: float = math.inf,
     ) -> Check:
         """Check a candidate's answers.
@@ -84,28 +85,27 @@ class Verifier:
             full: in addition to exactness, bound, canaries, unwritten elements and repeatability, check one
                 NaN and one infinity in x, then in w, that the inputs are unchanged, and the variant for
                 unaligned arrays.
-            stage: is called with "run" before each run, "reference" before another reference is computed,
-                "compile" before the unaligned variant is compiled, and "inputs" before the host copies or
-                reads them, so that deadlines can be set.
+            stage: is called before each run, before another reference is computed, before the unaligned
+                variant is compiled, and before the host copies or reads inputs, so that deadlines can be set.
             slow_us: give up on a candidate slower than this.
 
         Raises:
             TooSlow: the candidate is slower than ``slow_us``.
             RunError: the device failed.
         """
-        stage("run")
+        stage(Stage.RUN)
         packed = candidate.plan.pack(self._exact.inputs["w"])
         times = [time.perf_counter()]
         exact = self._figures(candidate, self._exact, packed)
         times.append(time.perf_counter())
-        stage("run")
+        stage(Stage.RUN)
         found = self._figures(candidate, self._normal, candidate.packed)
         times.append(time.perf_counter())
         took_us = 1e6 * min(times[1] - times[0], times[2] - times[1])  # a host may be late, but not twice
         if took_us > slow_us:
             self.spoilt = any(self._outside(candidate, stage, thorough=True))
             raise TooSlow(f"a run took {took_us:.0f} us, too long after {slow_us:.0f} us")
-        stage("run")
+        stage(Stage.RUN)
         self._answer(candidate, self._normal, candidate.packed, self._again)
         differ = differences(self._launcher, self.problem, self._y, self._again)
         reasons = [self._misses(exact, found, candidate), self._repeats(differ, candidate)]
@@ -154,27 +154,30 @@ class Verifier:
         """Two runs must give the same bits, unless the config is not deterministic."""
         if differ == 0 or not candidate.plan.deterministic:
             return ""
-        return f"two runs differ in {count(differ, 'element')}, but the family says it is deterministic"
+        words = f"{count(differ, 'word')} of 4 bytes"
+        return f"two runs differ in {words}, but the family says it is deterministic"
 
     def _has_nonfinite(self, candidate: Candidate) -> bool:
         """Whether the dtype has NaN and infinity, and the family must not spread them."""
         return not self.problem.is_integer and candidate.plan.family.plain
 
-    def _nonfinite(self, candidate: Candidate, stage: Callable[[str], None], where: str, fence: Fence) -> str:
+    def _nonfinite(
+        self, candidate: Candidate, stage: Callable[[Stage], None], where: str, fence: Fence
+    ) -> str:
         """One NaN and one infinity must appear in the output exactly where the reference has them."""
-        stage("reference")
+        stage(Stage.REFERENCE)
         host = self._normal.host
         odd = with_nonfinite(getattr(host, where), self._seed, corners=where == "w")
         host = replace(host, **{where: odd})
         data = self._upload(host, fence)
-        stage("run")
+        stage(Stage.RUN)
         figures = self._figures(candidate, data, candidate.plan.pack(data.inputs["w"]))
         if figures.misplaced:
             wrong = count(figures.misplaced, "output")
             return f"NaN and infinity in {where}: {wrong} not where, or not as, the reference has them"
         return ""
 
-    def _unaligned(self, candidate: Candidate, stage: Callable[[str], None], fence: Fence) -> str:
+    def _unaligned(self, candidate: Candidate, stage: Callable[[Stage], None], fence: Fence) -> str:
         """Run once on arrays that are shifted by an element, if there is a variant for them.
 
         A variant that cannot be made is no fault: users with such arrays get an error. If addresses are not
@@ -182,15 +185,15 @@ class Verifier:
         """
         if not self._y.address:
             return ""
-        stage("compile")
+        stage(Stage.COMPILE)
         try:
             if not candidate.plan.make_unaligned():
                 return ""
-            stage("inputs")
+            stage(Stage.INPUTS)
             data, y = self._shifted(fence)
         except (CompileError, OutOfMemory, RunError):
             return ""
-        stage("run")
+        stage(Stage.RUN)
         figures = self._figures(candidate, data, candidate.packed, y)
         candidate.plan.let_go_unaligned()  # it is timed with the memory that aligned arrays need
         wrong = figures.misplaced + figures.over
@@ -209,11 +212,11 @@ class Verifier:
         y = fence.alloc(self.problem.y_bytes, "y", DTYPE_BYTES[self.problem.dtype_out])
         return replace(self._normal, inputs=inputs), y
 
-    def _outside(self, candidate: Candidate, stage: Callable[[str], None], thorough: bool) -> list[str]:
+    def _outside(self, candidate: Candidate, stage: Callable[[Stage], None], thorough: bool) -> list[str]:
         """Only y and the workspace may be written; ``thorough``: compare the inputs in any case."""
         found = [candidate.fence.damage(), self._fence.damage()]
         if thorough or any(found):
-            stage("inputs")
+            stage(Stage.INPUTS)
             names = [data.changed(self.runtime) for data in (self._exact, self._normal)]
             found += [f"the kernel changed {name}" for name in names if name]
         return found

@@ -68,7 +68,7 @@ def _here(about: opened.Asked, device: str | None) -> Subject:
 
 def _elsewhere(about: opened.Asked, arch: str) -> Subject:
     """Return the likeliest winner on a GPU that is absent, and times of it there, or of one similar GPU."""
-    from tilewright.store.hints import likely
+    from tilewright.hints import likely
 
     device = opened.architecture(arch, about.problem)
     config, why = next(about.likely(device))

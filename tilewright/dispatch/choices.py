@@ -13,9 +13,10 @@ from dataclasses import replace
 from tilewright.device import Device
 from tilewright.dispatch.guesses import ranked_for
 from tilewright.errors import ConfigError, ProblemError, StoreError, warn_once
+from tilewright.hints import alike, likely
 from tilewright.kernels import FAMILIES, PLAIN, pick
 from tilewright.kernels.config import Config
-from tilewright.kernels.family import Family
+from tilewright.kernels.family import Family, legal_config
 from tilewright.kernels.limits import no_kernels
 from tilewright.plans.provenance import UNSAID, Basis, Provenance
 from tilewright.plans.request import Request
@@ -23,10 +24,9 @@ from tilewright.problem import Problem
 from tilewright.record import Outcome, Record
 from tilewright.runtime.base import Runtime
 from tilewright.search.guesses import Guess, guesses
-from tilewright.search.space import legal_config, usable
+from tilewright.search.space import usable
 from tilewright.store import Store
 from tilewright.store.brief import briefly
-from tilewright.store.hints import alike, likely
 from tilewright.store.rows import VERIFIED
 from tilewright.store.sources import Sources
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tilewright.checking.room import require_room
 from tilewright.dispatch.choices import sources_for
+from tilewright.hints import likeness
 from tilewright.plans.plan_cache import forget
 from tilewright.plans.request import Request
 from tilewright.problem import Problem
 from tilewright.record import Record
 from tilewright.runtime.base import Runtime
 from tilewright.store import Store
-from tilewright.store.hints import likeness
 from tilewright.tuning.budget import Budget
 from tilewright.tuning.events import KNOWN, Progress, TuneResult
 from tilewright.tuning.options import TuneOptions

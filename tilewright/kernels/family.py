@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,7 +24,7 @@ from tilewright.problem import Problem
 
 __all__ = [
     "CONSTANT", "MOST_LAYER_PIXELS", "ZERO", "Blueprint", "Buffer", "Config", "Family", "Launch", "Param",
-    "Rule", "Values", "too_many",
+    "Rule", "Values", "legal_config", "too_many",
 ]  # fmt: skip
 
 Values = dict[str, int]  # parameters of a config, by name
@@ -172,3 +173,14 @@ class Family(ABC):
         for rule in self.rules(device):
             if not rule.allows(known):
                 raise ConfigError(f"config {config} breaks rule '{rule.name}': {rule.reason}")
+
+
+def legal_config(text: str, families: Iterable[Family], problem: Problem, device: Device) -> Config | None:
+    """Read a config from a store or file; None if it cannot be read, or breaks a rule on this device."""
+    with suppress(ConfigError):
+        config = Config.parse(text)
+        for family in families:
+            if family.name == config.family:
+                family.check(problem, device, config)
+                return config
+    return None

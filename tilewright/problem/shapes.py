@@ -22,7 +22,6 @@ _LINE = "'NAME problem-string' (the name may be left out)"  # of a file
 MAX_FILE_BYTES = 1 << 20
 BOTH = "both"
 _NETWORKS = (".onnx", ".pt", ".pth")  # endings of files that people try
-_FORMER = {"dianao": "diannao"}  # suites by the names that they once had
 MAX_SPEC = 255
 _PROBLEM_LIKE = re.compile(r"[nchwkrspudg]\d")
 _SIZES_LIKE = re.compile(r"([nchwkrspudg]\d+){2}")
@@ -79,7 +78,7 @@ def as_problem(problem: Problem | str) -> Problem:
     """Accept a Problem, its string, or the name of a shipped layer.
 
     Raises:
-        ProblemError: it is none of these, or the name of a suite.
+        ProblemError: it is none of these, or the name of a suite of several layers.
     """
     if not isinstance(problem, (Problem, str)):
         raise ProblemError(f"problem: {a_kind(problem)} was given; must be a Problem or a problem string")
@@ -142,7 +141,6 @@ def _named(spec: str) -> list[Layer] | None:
             "docs/problems.md has it under 'From ONNX and PyTorch'"
         )
     suite, colon, name = spec.partition(":")
-    suite = _FORMER.get(suite, suite)
     if suite in suites():
         layers = _layers_of(suite)
         return _one_of(layers, f"suite {suite}", name) if colon else layers

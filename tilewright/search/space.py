@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
@@ -283,17 +282,6 @@ def _too_loose(family: Family, problem: Problem) -> str | None:
     """Say why a family is not accurate enough for ``-accurate``; None if it is."""
     if problem.math == "accurate" and not family.exact:
         return "its sums are less accurate than strict f32's"
-    return None
-
-
-def legal_config(text: str, families: Iterable[Family], problem: Problem, device: Device) -> Config | None:
-    """Read a config from a store or file; None if it cannot be read, or breaks a rule on this device."""
-    with suppress(ConfigError):
-        config = Config.parse(text)
-        for family in families:
-            if family.name == config.family:
-                family.check(problem, device, config)
-                return config
     return None
 
 

@@ -23,12 +23,11 @@ from pathlib import Path
 
 from tilewright.device import Device
 from tilewright.kernels.config import Config
-from tilewright.kernels.family import Family
+from tilewright.kernels.family import Family, legal_config
 from tilewright.kernels.source import source_key
 from tilewright.kernels.untuned import pack
 from tilewright.problem import Problem
 from tilewright.record import Record, Versions
-from tilewright.search.space import legal_config
 
 # Modules that compile, bind and launch: on every backend, and on each that can be tuned.
 RUN = ("kernels.blueprint", "kernels.source", "plans.plan", "runtime.base")

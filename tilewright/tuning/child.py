@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+from tilewright.checking.stage import Stage
 from tilewright.kernels.config import Config
 from tilewright.measuring.rounds import Limits
 from tilewright.tuning.protocol import (
@@ -26,7 +27,6 @@ from tilewright.tuning.protocol import (
     Prepare,
     Rank,
     Rest,
-    Stage,
     Try,
     WorkerRequest,
     decode,

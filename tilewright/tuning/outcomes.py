@@ -10,13 +10,12 @@ from itertools import chain
 
 from tilewright.device import Device
 from tilewright.errors import StoreError, warn_once
+from tilewright.hints import alike, likely
 from tilewright.kernels.config import Config
-from tilewright.kernels.family import Family
+from tilewright.kernels.family import Family, legal_config
 from tilewright.problem import Problem
 from tilewright.record import PASSING, Record, Search, Spent
-from tilewright.search.space import legal_config
 from tilewright.store import Store
-from tilewright.store.hints import alike, likely
 from tilewright.store.sources import Sources
 
 _PATIENCE_S = 60.0  # from one try to write to a store that cannot be written to the next

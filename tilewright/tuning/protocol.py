@@ -4,25 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 from tilewright.device import Device
 from tilewright.record import Check, Measurement, Outcome, Record, Versions
 from tilewright.store.record_json import record_from_dict, record_to_dict
-
-
-class Stage(StrEnum):
-    """What a child does next, reported so that a deadline can be set for it."""
-
-    START = "start"
-    OPEN = "open"
-    REFERENCE = "reference"
-    COMPILE = "compile"
-    RUN = "run"
-    INPUTS = "inputs"
-    TIME = "time"
-
 
 # ------------------------------------------------------------- requests, which hold plain values alone
 

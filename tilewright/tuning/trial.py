@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tilewright.checking.stage import Stage
 from tilewright.checking.verify import Candidate, TooSlow, Verifier
 from tilewright.device import Device
 from tilewright.errors import CompileError, ConfigError, OutOfMemory, RunError, TilewrightError, shortened
@@ -21,7 +21,7 @@ from tilewright.record import Check, Outcome, Record, Versions
 from tilewright.runtime import open_runtime
 from tilewright.runtime.base import Built, Runtime
 from tilewright.search.guesses import guesses
-from tilewright.tuning.protocol import Compiled, Final, Job, Judged, Stage
+from tilewright.tuning.protocol import Compiled, Final, Job, Judged
 
 # A trial's timing is rough: the finalists are measured again.
 TRIAL = Limits(max_rounds=40, max_s=0.3, relative=0.02, drop=True, hopeless=2.0, warm_runs=0)
@@ -117,7 +117,7 @@ class Trials:
         figures = measure({name: c.run for name, c in candidates.items()}, verifier.runtime, limits)
         checks: dict[str, Check] = {}
         for name in ranking(figures):
-            checks[name] = self._check(verifier, candidates[name], True, math.inf)
+            checks[name] = verifier.check(candidates[name], True, self._stage)
             if verifier.spoilt:
                 raise RunError(f"spoilt by {', '.join(candidates)}: {checks[name].reason}")
             if checks[name].ok:
@@ -128,7 +128,7 @@ class Trials:
         self, verifier: Verifier, record: Record, candidate: Candidate, best_us: float, full: bool
     ) -> Record:
         """Verify, then time, a candidate that compiled."""
-        check = self._check(verifier, candidate, full, max(HOPELESS * best_us, _LEAST_SLOW_US))
+        check = verifier.check(candidate, full, self._stage, max(HOPELESS * best_us, _LEAST_SLOW_US))
         if not check.ok:
             return replace(record, outcome=Outcome.WRONG, check=check, reason=check.reason)
         self._stage(Stage.TIME)
@@ -137,9 +137,6 @@ class Trials:
         return replace(
             record, outcome=Outcome.CORRECT, check=check, measurement=figure, deterministic=deterministic
         )
-
-    def _check(self, verifier: Verifier, candidate: Candidate, full: bool, slow_us: float) -> Check:
-        return verifier.check(candidate, full, lambda name: self._stage(Stage(name)), slow_us)
 
     def _build(self, blueprint: Blueprint, packed_bytes: int) -> None:
         """Compile, with no device where the compiler needs none."""

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tilewright import kernels
+from tilewright.checking.stage import Stage
 from tilewright.device import parse_selector
 from tilewright.errors import DeviceError, ProblemError, StoreError, how_to_get
 from tilewright.kernels.family import Family
@@ -30,7 +31,7 @@ from tilewright.tuning.events import Progress, Started, TuneResult
 from tilewright.tuning.finals import decide
 from tilewright.tuning.options import TuneOptions
 from tilewright.tuning.outcomes import Outcomes
-from tilewright.tuning.protocol import Job, Stage
+from tilewright.tuning.protocol import Job
 from tilewright.tuning.search_loop import TIME_USED, SearchLoop
 from tilewright.tuning.supply import TRIALS_DONE
 from tilewright.tuning.threads import Threads

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tilewright import errors
+from tilewright.checking.stage import Stage
 from tilewright.device import Device
 from tilewright.errors import OutOfMemory, RunError, TilewrightError
 from tilewright.kernels.config import Config
@@ -38,7 +39,6 @@ from tilewright.tuning.protocol import (
     Prepare,
     Rank,
     Rest,
-    Stage,
     Try,
     WorkerRequest,
     encode,

@@ -3,7 +3,7 @@
 //   DTYPE  0 f64   1 f32   2 f16   3 bf16   4 i8   5 f8 (e4m3; y, bias and z are f16)     (f32 if it is not given)
 //   in_t   an element of x and w as the caller has them     out_t  an element of y, bias and z
 //   acc_t  what sums are made of: f64 for f64, i32 for i8, else f32 (dialect.h)
-//   in_load, out_load, out_store: memory to acc_t and back, rounding to nearest even; widened, out_widened: of a number
+//   in_load, out_load: memory to acc_t; narrowed: back, rounding to nearest even; widened, out_widened: of a number
 //   NUMBER(bits): a factor or bound of the epilogue by its bits, an f64 for f64, else an f32
 
 #include "e4m3.h"
@@ -60,4 +60,3 @@ INLINE acc_t out_widened(out_t v) {
 
 INLINE acc_t in_load(const GLOBAL in_t *p) { return widened(*p); }
 INLINE acc_t out_load(const GLOBAL out_t *p) { return out_widened(*p); }
-INLINE void out_store(GLOBAL out_t *p, acc_t v) { *p = narrowed(v); }

@@ -10,7 +10,7 @@
 #include "loop.h"
 #include "types.h"
 #include "filter.h"
-#include "kn2row_words.h"
+#include "mma_words.h"
 
 #define CHUNKS CEIL_DIV(CG, 16 * IN_WORD)
 #define ROW_TAPS (TAP_R * SIZE_S)

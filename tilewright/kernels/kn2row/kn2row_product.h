@@ -16,7 +16,7 @@
 
 #include "fetch.h"
 #include "mma_sync.h"
-#include "kn2row_words.h"
+#include "mma_words.h"
 
 #define PLANE_STEP (X_NHWC ? 1 : H * W)  // numbers to the next channel
 #define UNIT_OF_X (X_NHWC ? C : 1)       // numbers to the next pixel

@@ -6,15 +6,15 @@
 // What a product gives a lane: its two pixels times the channels of the tile that it has.
 INLINE void multiply_step(acc_t *sums, const SHARED unsigned char *rows, const SHARED unsigned char *planes, Lane me,
                           int left) {
-    for (int i = 0; i < SUMS / 2; i++) {
-        const int row = i / 2 * 8 + me.t * 2 + i % 2;
-        for (int place = 0; place < OF_STEP; place++) {
-            const int c = CHANNEL_AT(place);
-            const acc_t w = filter_at(rows, 8, row, place);
-            for (int h = 0; h < 2; h++) {
-                const int from = me.image[h] * IMAGE_BYTES + c * PLANE_BYTES + me.pixel[h] * (int)sizeof(in_t);
-                if (c < left && me.there[h]) sums[i / 2 * 4 + i % 2 + h * 2] += number_at(planes + from) * w;
-            }
+    for (int place = 0; place < OF_STEP; place++) {
+        const int c = CHANNEL_AT(place);
+        acc_t v[2] = {0, 0};
+        if (c >= left) continue;
+        for (int h = 0; h < 2 && me.there[h]; h++)
+            v[h] = number_at(planes + me.image[h] * IMAGE_BYTES + c * PLANE_BYTES + me.pixel[h] * (int)sizeof(in_t));
+        for (int i = 0; i < SUMS / 2; i++) {
+            const acc_t w = filter_at(rows, 8, SUM_ROW(i, me.t), place);
+            for (int h = 0; h < 2; h++) sums[SUM_AT(i, h)] += v[h] * w;
         }
     }
 }

@@ -4,18 +4,16 @@
 //   store_tile   the tile to y: images of it by bulk copies, or by STORERS threads
 //   TILE_READ    wait until the copies have read it; by whoever sent them
 //   add_tiles    the shares of a cluster to y
-//
-// Sum 4 q + 2 h + e of a lane is of channel 8 q + 2 t + e of the tile and of pixel h of its two.
 
 #define TILE_OF(type, shared) ((SHARED type *)(shared))
 
 INLINE void keep_sums(SHARED unsigned char *tile, const acc_t sums[SUMS], const Block *b, Lane me, Epilogue ep) {
     if (!me.there[0]) return;
     UNROLL for (int i = 0; i < SUMS / 2; i++) {
-        const int row = i / 2 * 8 + me.t * 2 + i % 2;
+        const int row = SUM_ROW(i, me.t);
         const int at = (me.image[0] * KB + row) * HW + me.pixel[0];
         const int next = PAIRED ? at + 1 : (me.image[1] * KB + row) * HW + me.pixel[1];
-        acc_t v[2] = {sums[i / 2 * 4 + i % 2], sums[i / 2 * 4 + i % 2 + 2]};
+        acc_t v[2] = {sums[SUM_AT(i, 0)], sums[SUM_AT(i, 1)]};
 #if SC > 1
         SHARED acc_t *to = TILE_OF(acc_t, tile);
         const int aligned = HW % 2 == 0;

@@ -9,6 +9,7 @@
 //   Lane find_lane     its two pixels, of which there may be one or none
 
 #include "epilogue.h"
+#include "lane_sums.h"
 #include "operand.h"
 #include "planar_order.h"
 
@@ -16,12 +17,10 @@
 #define STEPS CEIL_DIV(C, OF_STEP)
 #define K_TILES CEIL_DIV(K, KB)
 #define TILES (CEIL_DIV(N, IMAGES) * K_TILES)
-#define PAIRED (PRODUCTS != TF32)        // a lane's two pixels are neighbours of a plane: words of 2 bytes have both
 #define PAIRS ((HW + 1) / 2)             // of a plane
 #define PLANE_BYTES (HW * (int)sizeof(in_t))
 #define IMAGE_BYTES (OF_STEP * PLANE_BYTES)  // of a step
 #define W_BYTES (KB * 128)
-#define SUMS (KB / 2)                    // of a lane
 #define CHANNELS_OF(step) (C % OF_STEP == 0 ? OF_STEP : min(OF_STEP, C - (step) * OF_STEP))
 #define FIRST_STEP(share) (STEPS * (share) / SC)
 

@@ -9,13 +9,17 @@
 // What a step gives a lane: its two pixels times the channels of the tile that it has.
 INLINE void multiply_step(acc_t sums[SUMS], const SHARED unsigned char *rows, const SHARED unsigned char *spans,
                           int warp, int lane) {
-    for (int c = 0; c < CHANNELS; c++)
+    for (int c = 0; c < CHANNELS; c++) {
+        acc_t v[2];
         for (int h = 0; h < 2; h++) {
             const int px = PIXEL_OF(warp, lane, h), byte = px % SPAN_PIXELS * (int)sizeof(in_t);
-            const acc_t v = number_at(spans + px / SPAN_PIXELS * SPAN_BYTES + SPOT(c, byte) + AHEAD(c));
-            for (int j = 0; j < SUMS / 2; j++)
-                sums[j / 2 * 4 + j % 2 + h * 2] += v * filter_at(rows, CHUNKS, j / 2 * 8 + lane % 4 * 2 + j % 2, c);
+            v[h] = number_at(spans + px / SPAN_PIXELS * SPAN_BYTES + SPOT(c, byte) + AHEAD(c));
         }
+        for (int i = 0; i < SUMS / 2; i++) {
+            const acc_t w = filter_at(rows, CHUNKS, SUM_ROW(i, lane % 4), c);
+            for (int h = 0; h < 2; h++) sums[SUM_AT(i, h)] += v[h] * w;
+        }
+    }
 }
 
 INLINE void copy_step(SHARED unsigned char *spans, const GLOBAL in_t *x, int id, int step) {

@@ -1,8 +1,7 @@
 // From sums to y, in the pointwise family: PART channels of a team's tile at a time, by way of shared memory, since the
 // lanes that share a channel have 32 bytes of y together, and all of a team 128 or 256.
 //
-//   keep_part    a lane's sums of a part, finished unless z is added to them; sum 4 i + 2 h + e is of channel
-//                8 i + 2 t + e and pixel h
+//   keep_part    a lane's sums of a part, finished unless z is added to them
 //   Out find_out, store_part   a part to y: RUN_OUT neighbouring pixels of a thread at once
 //
 // Two parts' worth of memory, in turns: while one is stored, who is done with it keeps the next.
@@ -32,15 +31,15 @@
 INLINE void keep_part(SHARED kept_t *kept, const acc_t *sums, Epilogue ep, int part, int warp, int lane) {
     NOT_BEFORE(ep.bias);
     UNROLL for (int i = 0; i < PART / 4; i++) {
-        const int row = i / 2 * 8 + lane % 4 * 2 + i % 2;
+        const int row = SUM_ROW(i, lane % 4);
         kept_t out[2];
 #if ADD
-        UNROLL for (int h = 0; h < 2; h++) out[h] = sums[i / 2 * 4 + h * 2 + i % 2];
+        UNROLL for (int h = 0; h < 2; h++) out[h] = sums[SUM_AT(i, h)];
 #else
         const int k = FIRST_K + part * PART + row;
         const acc_t added = BIAS && (K % KB == 0 || k < K) ? out_load(ep.bias + k) : 0;
         UNROLL for (int h = 0; h < 2; h++)
-            out[h] = done_of(before_pool_of(sums[i / 2 * 4 + h * 2 + i % 2], added, 0), ep, k);
+            out[h] = done_of(before_pool_of(sums[SUM_AT(i, h)], added, 0), ep, k);
 #endif
 #if PAIRED
         store_run(2, kept + KEPT_AT(row, PIXEL_OF(warp, lane, 0)), out);

@@ -9,13 +9,13 @@
 //   Lane find_lane       where its two pixels are in a step's spans
 
 #include "epilogue.h"
+#include "lane_sums.h"
 #include "operand.h"
 
 #define THREADS (128 * TEAMS + 128)
 #define CHANNELS (CHUNKS * 16 / (int)sizeof(in_t))  // of a step: CHUNKS pieces of 16 bytes, a row of the filter
 #define STEPS CEIL_DIV(C, CHANNELS)
 #define K_TILES CEIL_DIV(K, KB)
-#define PAIRED (PRODUCTS != TF32)        // a lane's two pixels are neighbours: words of 2 bytes have both
 #define SPAN_PIXELS (128 / (int)sizeof(in_t))
 #define OF_PLANE CEIL_DIV(HW, SPAN_PIXELS)
 #define OF_TEAM (64 / SPAN_PIXELS)       // spans
@@ -31,7 +31,6 @@
 #define W_OF(step) (((offset_t)(GROUP(0) % K_TILES) * STEPS + (step)) * W_BYTES)
 #define SPAN_BYTES (CHANNELS * ROW_BYTES)
 #define X_BYTES (SPANS * SPAN_BYTES)
-#define SUMS (KB / 2)                    // of a lane
 
 typedef struct {
     int image, start;  // image N: there is none

@@ -6,16 +6,16 @@
 // What a product gives a lane: its two pixels times the channels of the tile that it has.
 INLINE void multiply_tap(acc_t *sums, const SHARED unsigned char *rows, const SHARED unsigned char *run, const Block *b,
                          Lane me, int r, int s, int channels) {  // r: of SEEN
-    for (int i = 0; i < SUMS / 2; i++) {
-        const int row = i / 2 * 8 + me.t * 2 + i % 2;
-        for (int c = 0; c < channels; c++) {
-            const SHARED unsigned char *from = run + c * PITCH + TAP_BYTES(r, s);
-            const acc_t w = filter_at(rows, CHUNKS, row, c);
-            for (int h = 0; h < 2; h++) {
-                const int number = me.place[h] + LEAD(b, me.image[h], c);
-                const SHARED unsigned char *one = from + IMAGE_AT(b, me.image[h]) + number * (int)sizeof(in_t);
-                sums[i / 2 * 4 + i % 2 + h * 2] += (SEES(me, h, r, s) ? number_at(one) : 0) * w;
-            }
+    for (int c = 0; c < channels; c++) {
+        acc_t v[2];
+        for (int h = 0; h < 2; h++) {
+            const int number = me.place[h] + LEAD(b, me.image[h], c);
+            const SHARED unsigned char *from = run + IMAGE_AT(b, me.image[h]) + c * PITCH + TAP_BYTES(r, s);
+            v[h] = SEES(me, h, r, s) ? number_at(from + number * (int)sizeof(in_t)) : 0;
+        }
+        for (int i = 0; i < SUMS / 2; i++) {
+            const acc_t w = filter_at(rows, CHUNKS, SUM_ROW(i, me.t), c);
+            for (int h = 0; h < 2; h++) sums[SUM_AT(i, h)] += v[h] * w;
         }
     }
 }

@@ -1,14 +1,14 @@
 // From sums to y, in the shifted family. By way of the tile in shared memory:
 //
-//   keep_sums    a lane's sums into the tile, as they are; sum 4 i + 2 h + e is of channel 8 i + 2 t + e and pixel h
+//   keep_sums    a lane's sums into the tile, as they are
 //   store_tile   finish what the shares of a cluster have summed up, RUN neighbouring pixels at once, and store them
 // Or without it, where blocks stay for more tiles (STAYS):
 //   store_sums   finish and store a lane's sums, a word at once where its two pixels are one
 
 INLINE void keep_sums(SHARED acc_t *tile, const acc_t sums[SUMS], int warp, int lane) {
-    UNROLL for (int i = 0; i < SUMS; i++) {
-        const int row = i / 4 * 8 + lane % 4 * 2 + i % 2, at = PIXEL_OF(warp, lane, i / 2 % 2);
-        if (64 * TEAMS == TILE_PIXELS || at < TILE_PIXELS) tile[row * TILE_PITCH + at] = sums[i];
+    UNROLL for (int sum = 0; sum < SUMS; sum++) {  // SUM_AT(i, h), in their order
+        const int i = sum / 4 * 2 + sum % 2, at = PIXEL_OF(warp, lane, sum / 2 % 2);
+        if (64 * TEAMS == TILE_PIXELS || at < TILE_PIXELS) tile[SUM_ROW(i, lane % 4) * TILE_PITCH + at] = sums[sum];
     }
 }
 
@@ -69,10 +69,10 @@ INLINE void store_sums(Epilogue ep, const acc_t sums[TALL * SUMS], const Block *
         first[h] = (offset_t)(b->n0 + one.image) * K * (P * Q) + one.to;
     }
     UNROLL for (int at = 0; at < TALL * SUMS / 2; at++) {
-        const int i = at / TALL, m = at % TALL, row = i / 2 * 8 + lane % 4 * 2 + i % 2, k = b->k0 + row;
+        const int i = at / TALL, m = at % TALL, row = SUM_ROW(i, lane % 4), k = b->k0 + row;
         const offset_t to = (offset_t)k * (P * Q) + m * Q;
         acc_t v[2];
-        UNROLL for (int h = 0; h < 2; h++) v[h] = sums[m * SUMS + i / 2 * 4 + h * 2 + i % 2];
+        UNROLL for (int h = 0; h < 2; h++) v[h] = sums[m * SUMS + SUM_AT(i, h)];
         if (K % KB && row >= b->channels) continue;
 #if PAIRED && Q % 2 == 0 && Y_VECTOR  // a word has both pixels
         if (m >= rows[0]) continue;

@@ -11,6 +11,7 @@
 //   Lane find_lane     its two pixels: where they are in a plane of the first tap, and which taps see them
 
 #include "epilogue.h"
+#include "lane_sums.h"
 #include "operand.h"
 
 #define THREADS (128 * (TEAMS + 1))
@@ -24,7 +25,6 @@
 #define K_TILES CEIL_DIV(K, KB)
 #define P_TILES CEIL_DIV(P_ROWS, ROWS)
 #define Q_TILES CEIL_DIV(Q, COLUMNS)
-#define PAIRED (PRODUCTS != TF32)            // a lane's two pixels are neighbours: words of 2 bytes have both
 #define WIDE (PAIRED ? (COLUMNS + 1) / 2 * 2 : COLUMNS)  // from one row of the tile to the next
 #define PIXELS ((ACROSS ? P_ROWS : ROWS) * WIDE)  // from one image to the next: of the tile, or of a run of them all
 #define W_BYTES (KB * CHUNKS * 16)           // of a tap
@@ -38,7 +38,6 @@
 #define SPAN_COLUMNS ((COLUMNS - 1) * STR_W + (S - 1) * DIL_W + 1)
 #define ROW_W (SPLIT ? (SPAN_COLUMNS + 2 * (EACH - 1)) / EACH * EACH : W)
 #define ROOM(rows) ((SPAN_ROWS(rows) * ROW_W + SPAN_COLUMNS + 2 * (EACH - 1)) / EACH * 16)
-#define SUMS (KB / 2)                        // of a lane
 #define PLACES (ACROSS ? CEIL_DIV(N * PIXELS, TILE_PIXELS) : CEIL_DIV(N, IMAGES) * P_TILES * Q_TILES)
 // The block's tiles: one, or with STAYS one after the other, all of the same channels, since GROUPS(0) is a multiple of
 // K_TILES.

@@ -1,15 +1,13 @@
 // What the kernel of the stem family and its packer must agree on.
 //
-//   NUMBER_BYTES IN_WORD   a number of x and of the filter; numbers of a word of four bytes
 //   W_REGS_OF(nhwc)        a lane's registers of the filter, for a piece of channels and a step; y is nhwc or not
 //   W_RUN_OF(registers)    how many of so many a lane loads at once
 //   FAN_P FAN_R FAN_W      planes, rows and words of a run that the four lanes of a pixel take at once, a word each
 //   taps_of                what word j of the lane `quarter` is, of `rows` rows and `quarters` words of a run
 
 #include "alternated.h"
+#include "mma_words.h"
 
-#define NUMBER_BYTES (DTYPE == 4 ? 1 : DTYPE == 1 ? 4 : 2)
-#define IN_WORD (4 / NUMBER_BYTES)
 #define W_REGS_OF(nhwc) ((nhwc) ? 2 : 4)
 #define W_RUN_OF(registers) ((registers) % 4 ? 2 : 4)
 

@@ -13,7 +13,6 @@
 #include "loop.h"
 #include "types.h"
 #include "filter.h"
-#include "mma_tf32.h"
 #include "stem_order.h"
 
 #define REGS W_REGS_OF(PACK_NHWC)
@@ -26,14 +25,6 @@
 #define COLUMN_CHANNELS (CG / PACK_PLANES)     // of a tap's column in a run
 #define RUN_NUMBERS (SIZE_S * COLUMN_CHANNELS)
 #define PACKED ((offset_t)K_TILES * KSTEPS * PACK_WN * PACK_KT * REGS * 32)
-
-#if DTYPE == 1
-#define BITS_OF(v) tf32_of(float_bits(v))  // f32 comes here as tf32 alone
-#elif DTYPE == 4
-#define BITS_OF(v) (unsigned)(unsigned char)(v)
-#else
-#define BITS_OF(v) (unsigned)(v)
-#endif
 
 KERNEL(pack)(GLOBAL const in_t *RESTRICT w, GLOBAL unsigned *RESTRICT packed) {
     FOR_EACH(item, PACKED) {

@@ -8,7 +8,6 @@
 #include "fetch.h"
 #include "ldmatrix.h"
 #include "mma_sync.h"
-#include "mma_tf32.h"
 
 #define W_RUN W_RUN_OF(KT * W_REGS)
 // Where lane `lane` of slice `slice` finds its first vector of a step.

@@ -1,4 +1,4 @@
-// What the kernel of the kn2row family and its packer multiply: words of IN_WORD channels.
+// What mma.sync multiplies in kernels whose packers order the filter by words: words of IN_WORD numbers.
 //
 //   NUMBER_BYTES IN_WORD   a number of x and of the filter; numbers of a word of four bytes
 //   BITS_OF(v)             a number as it is multiplied, by its bits: f32 comes here as tf32 alone
