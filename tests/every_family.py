@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import islice
 
 import pytest
@@ -97,19 +97,32 @@ def best_compile(kind: Family, problem: Problem, arch: str, count: int) -> None:
         assert compile_cuda(kind.blueprint(problem, device, config), arch).registers > 0
 
 
-def alike_compile(kind: Family, text: str, likeness: Callable[[Config], object], least: int) -> None:
-    """Compile a config of each likeness, of those drawn for sm_90a: what spills or is serialised is an error.
+def _alike(kind: Family, problem: Problem, likeness: Callable[[Config], Hashable]) -> dict[Hashable, Config]:
+    configs = islice(drawn(kind, problem, for_architecture("sm_90")), 60)
+    return {likeness(config): config for config in configs}
 
-    And the packers of their filters. ``least``: so many there are.
+
+def alike_compile(
+    kind: Family, texts: Sequence[str], text: str, likeness: Callable[[Config], Hashable], least: int
+) -> None:
+    """Compile configs of a layer, of those drawn for sm_90a: what spills or is serialised is an error.
+
+    And the packers of their filters. One of each likeness that no layer before it of ``texts`` has, in the
+    same numbers, or one at all. ``least``: so many likenesses there are.
     """
     pytest.importorskip("cuda.bindings.nvrtc")
     from tilewright.runtime.nvrtc import compile_cuda
 
-    problem, device, rng = Problem.parse(text), for_architecture("sm_90"), random.Random(text)
-    drawn = (Space(kind, problem, device).sample(rng) for _ in range(60))
-    chosen = {likeness(config): config for config in drawn}
+    problem, device = Problem.parse(text), for_architecture("sm_90")
+    chosen = _alike(kind, problem, likeness)
     assert len(chosen) >= least
-    for number, config in enumerate(chosen.values()):
+    before = [Problem.parse(other) for other in texts[: texts.index(text)]]
+    shown = {
+        one for other in before if other.precision == problem.precision
+        for one in _alike(kind, other, likeness)
+    }  # fmt: skip
+    new = [config for one, config in chosen.items() if one not in shown]
+    for number, config in enumerate(new or [*chosen.values()][:1]):
         found = kind.blueprint(problem, device, config, aligned=number % 3 > 0)
         for program in (*found.programs, *pack(problem, device, found).programs):
             assert 0 < compile_cuda(program, device.arch).registers <= 255

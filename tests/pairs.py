@@ -22,7 +22,11 @@ def pairs(facts: Iterable[Hashable]) -> frozenset[Hashable]:
 
 def fewest(cases: Mapping[Case, Iterable[Hashable]]) -> list[Case]:
     """Return cases that show all pairs that these do by their facts; the first are left out first."""
-    shown = {case: pairs(facts) for case, facts in cases.items()}
+    return fewest_of({case: pairs(facts) for case, facts in cases.items()})
+
+
+def fewest_of(shown: Mapping[Case, frozenset[Hashable]]) -> list[Case]:
+    """Return cases that show all that these do; the first are left out first."""
     left, kept = Counter(pair for some in shown.values() for pair in some), []
     for case, some in shown.items():
         if all(left[pair] > 1 for pair in some):

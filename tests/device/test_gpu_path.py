@@ -17,7 +17,7 @@ from math import fsum
 
 import pytest
 from here import DEVICES, GPU, agrees, computed
-from pairs import facts, pairs
+from pairs import facts, fewest, pairs
 
 from tilewright.device import Device, DeviceType
 from tilewright.kernels import FAMILIES, family_of
@@ -183,7 +183,7 @@ def small_products(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _fitting(texts: Sequence[str]) -> pytest.MarkDecorator:
-    """Each layer with every family that takes it on the CPU, taken for a GPU.
+    """Layers with every family that takes them on the CPU, taken for a GPU: as many as show two facts of all.
 
     By family: processes that share the tests choose configs for few families each, all shapes at once.
     """
@@ -191,11 +191,10 @@ def _fitting(texts: Sequence[str]) -> pytest.MarkDecorator:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(*LEAST)
         for device in [replace(DEVICES["cpu"], **FACTS)] if "cpu" in DEVICES else []:
-            for text in texts:
-                problem = Problem.parse(text)
-                tuned = [one for one in FAMILIES if one.tunable and one.refuses(problem, device) is None]
-                cases += [(text, one.name) for one in tuned]
-    cases.sort(key=lambda case: case[1])
+            layers = {text: Problem.parse(text) for text in texts}
+            for one in sorted(FAMILIES, key=lambda one: one.name):
+                taken = {t: p for t, p in layers.items() if one.tunable and one.refuses(p, device) is None}
+                cases += [(text, one.name) for text in fewest({t: facts(p) for t, p in taken.items()})]
     return pytest.mark.parametrize(("text", "name"), cases)
 
 

@@ -103,7 +103,10 @@ def test_specs_and_kernels_know_a_choice_by_the_same_number() -> None:
 
 @pytest.mark.parametrize("text", COMPILED)
 def test_compiles_with_sums_in_registers_and_products_under_way_together(text: str) -> None:
-    """What the model likes at a glance, and random ones: what spills or is serialised is a CompileError."""
+    """What the model likes at a glance, and a random one: what spills or is serialised is a CompileError.
+
+    Its way to read x: layers in turns.
+    """
     pytest.importorskip("cuda.bindings.nvrtc")
     from tilewright.runtime.nvrtc import compile_cuda
 
@@ -112,8 +115,9 @@ def test_compiles_with_sums_in_registers_and_products_under_way_together(text: s
     rng = random.Random(text)
     liked = ModelRanking(Space(HOPPER, problem, H100), rng)
     liked.glance()  # to look further takes seconds, and finds much the same
-    chosen = {c["x"]: c for c in (liked.space.sample(rng) for _ in range(8))}  # each way to read x
-    for config in (liked.order()[0], *chosen.values()):
+    ways = {c["x"]: c for c in (liked.space.sample(rng) for _ in range(8))}
+    way = sorted(ways)[COMPILED.index(text) % len(ways)]
+    for config in (liked.order()[0], ways[way]):
         found = HOPPER.blueprint(problem, H100, config)
         packer = pack(problem, H100, found)
         for program in (*found.programs, *packer.programs):

@@ -39,7 +39,7 @@ LAYERS = (
 @pytest.mark.parametrize("text", LAYERS)
 def test_compiles_with_sums_in_registers_and_products_under_way_together(text: str, own_cache: None) -> None:
     """Each width of a product, with and without a cluster."""
-    alike_compile(KIND, text, lambda config: (config["bn"], config["sender"], config["sc"] > 1), 2)
+    alike_compile(KIND, LAYERS, text, lambda config: (config["bn"], config["sender"], config["sc"] > 1), 2)
 
 
 def test_lanes_read_from_different_banks() -> None:

@@ -39,7 +39,7 @@ LAYERS = (
 @pytest.mark.parametrize("text", LAYERS)
 def test_compiles_with_sums_in_registers_and_products_under_way_together(text: str, own_cache: None) -> None:
     """Each width of a product, by turns and together."""
-    alike_compile(KIND, text, lambda config: (config["bn"], config["turns"], config["sets"] > 1), 6)
+    alike_compile(KIND, LAYERS, text, lambda config: (config["bn"], config["turns"], config["sets"] > 1), 6)
 
 
 def test_a_macro_that_two_headers_define_is_a_compile_error(own_cache: None) -> None:
