@@ -438,17 +438,6 @@ def test_documents_round_trip(tmp_path: Path) -> None:
     assert main(["report", str(sample), "--markdown", str(tmp_path / "x.md")]) == 0
 
 
-def test_the_share_of_the_floor_is_a_fraction_also_of_an_older_file() -> None:
-    older = json.loads((Path(__file__).parent / "study_sample.json").read_text())
-    was = older["parts"][0]["rows"][0]
-    part = document_of(parse(older))["parts"][0]
-    (first, *_), columns = part["rows"], {column["key"]: column for column in part["columns"]}
-    assert "of_floor" not in first | columns and was["of_floor"] == pytest.approx(2.277, abs=0.001)
-    assert first["floor_share"] == pytest.approx(was["floor_us"] / was["time_us"], rel=1e-4)
-    assert columns["floor_share"] == {"key": "floor_share", "title": "of floor", "unit": ""}
-    assert "| 2% |" in study_markdown(parse(older)) and "of_floor" in was, "the file's own rows stay"
-
-
 def test_the_share_of_the_floor_is_written_as_a_fraction() -> None:
     device = replace(H100, rates=replace(H100.rates, source="calibrated"))
     there: Any = SimpleNamespace(device=device)

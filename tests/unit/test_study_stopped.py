@@ -203,22 +203,6 @@ def test_a_full_disk_ends_no_study(
     assert lines[-1] == f"error: {said}" and not file.exists()
 
 
-@pytest.mark.parametrize("file", [SAMPLE, *COMMITTED], ids=lambda file: file.stem)
-def test_parts_of_older_files_are_whole(file: Path) -> None:
-    found = load(file)
-    for part, written in zip(found.parts, json.loads(file.read_text())["parts"], strict=True):
-        if "date" not in written:
-            assert (part.left, part.date, part.commit) == ((), found.date, found.commit)
-
-
-def test_a_chart_was_once_called_a_kind(tmp_path: Path) -> None:
-    written = json.loads(SAMPLE.read_text())
-    for part in written["parts"]:
-        part["kind"] = part.pop("chart")
-    (file := tmp_path / "older.json").write_text(json.dumps(written))
-    assert load(file) == load(SAMPLE)
-
-
 def test_a_study_of_several_days_says_so() -> None:
     found = load(SAMPLE)
     assert f", {found.date[:10]}, quick" in heading(found)

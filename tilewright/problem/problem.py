@@ -54,6 +54,8 @@ class Problem:
         layout_in, layout_out: of x, and of y and z: nchw or nhwc.
         math: how f32 tensors are multiplied, see below.
         epilogue: what follows the convolution; see ``Epilogue``.
+        p, q: height and width of the convolution's output; the p of a problem string is ``pad``.
+        y_p, y_q: height and width of y, which a pool may have made smaller.
 
     ``dtype`` is one of these:
 

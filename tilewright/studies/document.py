@@ -14,7 +14,6 @@ from tilewright.studies.study import Column, PartResult, Value
 
 FORMAT = "tilewright-study"
 MOST = sys.float_info.max
-PERCENT = "of_floor"  # of older documents: 100 times floor_share
 _ABOVE_0 = ("time_us", "speedup", "published_speedup", "best_us")  # on logarithmic axes in charts
 _NO_LESS = ("elapsed_s",)  # 0 or more, likewise; no chart shows 0
 _DRAWN = {  # keys that a part's charts read from each row
@@ -74,8 +73,7 @@ def load(path: Path) -> StudyResult:
 
 
 def parse(found: Any) -> StudyResult:
-    """Parse a document. In an older one, parts are complete, have its date and commit, and call their chart
-    ``kind``; rows have ``floor_share`` in percent, as ``of_floor``.
+    """Parse a document.
 
     Raises:
         StoreError: names what is missing or of the wrong type.
@@ -85,7 +83,7 @@ def parse(found: Any) -> StudyResult:
     try:
         f = Fields(found)
         texts = {name: f.string(name) for name in _TEXTS}
-        parts = tuple(_part(part, texts["date"], texts["commit"]) for part in f.sections("parts"))
+        parts = tuple(_part(part) for part in f.sections("parts"))
         budget = None if f.data.get("budget") is None else f.string("budget")
         return StudyResult(
             **texts, quick=f.boolean("quick"), device=f.section("device").data, parts=parts, budget=budget
@@ -94,26 +92,14 @@ def parse(found: Any) -> StudyResult:
         raise StoreError(f"a damaged results document of a study: {error}") from None
 
 
-def _part(f: Fields, date: str, commit: str) -> PartResult:
-    chart = f.string("chart" if "chart" in f.data else "kind")
+def _part(f: Fields) -> PartResult:
+    chart = f.string("chart")
     return PartResult(
         f.string("title"), chart, f.string("note"),
-        columns=tuple(_column(column.build(Column)) for column in f.sections("columns")),
-        rows=tuple(_with_share(_cells(row, _DRAWN.get(chart, ()))) for row in f.sections("rows")),
-        left=tuple(map(str, f.elements("left") if "left" in f.data else ())),
-        date=f.string("date", date), commit=f.string("commit", commit),
+        columns=tuple(column.build(Column) for column in f.sections("columns")),
+        rows=tuple(_cells(row, _DRAWN.get(chart, ())) for row in f.sections("rows")),
+        left=tuple(map(str, f.elements("left"))), date=f.string("date"), commit=f.string("commit"),
     )  # fmt: skip
-
-
-def _column(found: Column) -> Column:
-    return Column("floor_share", found.title) if found.key == PERCENT else found
-
-
-def _with_share(row: dict[str, Value]) -> dict[str, Value]:
-    """Return a row with the share of the floor as a fraction, where an older document has it in percent."""
-    found = dict(row)
-    percent = found.pop(PERCENT, None)
-    return found | ({"floor_share": percent / 100} if isinstance(percent, int | float) else {})
 
 
 def _cells(f: Fields, drawn: tuple[str, ...]) -> dict[str, Value]:
