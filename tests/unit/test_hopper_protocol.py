@@ -128,7 +128,7 @@ def _host_source(found: Blueprint) -> str:
         "#if LEADS > 1", lead.partition("#ifdef __CUDACC__")[0], "#endif",
         "#if TURNS_RUNS", _function(tile, "find_pixel"), turn, "#endif",
         '#include "hopper_host_main.h"',
-        _function(tile, "go_on"), _function(tile, "multiply_step"),
+        _function(tile, "next_tile"), _function(tile, "multiply_step"),
         "#define multiply_step(sums, shared, w, x, r, s, ...) "
         "(check_step(w, x, r, s), multiply_step(sums, shared, w, x, r, s, __VA_ARGS__))",
         _function(store, "rows_of"), _function(store, "pairs_of"),

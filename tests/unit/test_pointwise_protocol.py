@@ -47,7 +47,7 @@ CASES: dict[str, tuple[str, dict[str, int]]] = {
 SLIPS = (
     # who sends
     ("bar_wait(EMPTY(at.slot), at.parity);", "", "steps", ", not |written|arrivals|all wait"),
-    ("Place at = {0, 1};", "Place at = {0, 0};", "steps", "all wait"),
+    ("Slot at = {0, 1};", "Slot at = {0, 0};", "steps", "all wait"),
     ("bar_expect(full, X_BYTES);", "bar_expect(full, SPAN_BYTES);", "a filter stays for teams",
      ", not |all wait"),
     ("bar_expect(bar, W_BYTES + more);", "bar_expect(bar, W_BYTES);", "steps", ", not |all wait"),

@@ -98,7 +98,7 @@ INLINE void sum_tiles(Epilogue ep, const GLOBAL unsigned char *w, shared_t share
     Block here = *b;
     Ring ring = {0, 0, 0, 0};
     do sum_tile(ep, shared, &here, &ring, team, thread);
-    while (go_on(&here, w));
+    while (next_tile(&here, w));
 }
 
 // Before roles part: one thread makes the barriers, and what waits for no other block is sent for.
@@ -130,7 +130,7 @@ INLINE void send_all(shared_t shared, const Block *b, const GLOBAL unsigned char
         Block here = *b;
         Ring ring = {0, 1, 0, 1};
         do send(shared, &here, &ring);
-        while (go_on(&here, w));
+        while (next_tile(&here, w));
     }
     __syncwarp();
     if (SC > 1 && COPIES == 1) CLUSTER_WAIT();

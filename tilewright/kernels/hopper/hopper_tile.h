@@ -126,7 +126,7 @@ INLINE Block find_block(int id, const GLOBAL x_t *x, const GLOBAL unsigned char 
 }
 
 // Go on with the next tile, if blocks stay and there is one.
-INLINE int go_on(Block *b, const GLOBAL unsigned char *w) {
+INLINE int next_tile(Block *b, const GLOBAL unsigned char *w) {
     const int next = b->id + GROUPS(0);
     if (!STAYS || next >= TILES) return 0;
     *b = find_block(next, (const GLOBAL x_t *)b->x, w, b->x_moved);

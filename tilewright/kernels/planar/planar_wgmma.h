@@ -71,23 +71,23 @@ typedef struct {
     const Block *first;
     shared_t bars;
     int from;
-} Ring;
+} Feed;
 
 // Step i of the block's is done; if no warp does only that, send for the one that takes its buffer.
-INLINE void release(const Ring *r, int i) {
-    const shared_t bars = r->bars;
+INLINE void release(const Feed *f, int i) {
+    const shared_t bars = f->bars;
     if (THREAD(0) % 32 == 0) bar_arrive(EMPTY(i % STAGES));
 #if !SENDER
-    if (THREAD(0) == 0) send(r->shared, r->x, r->w, r->first, bars, i + STAGES);
+    if (THREAD(0) == 0) send(f->shared, f->x, f->w, f->first, bars, i + STAGES);
     __syncwarp();
 #endif
 }
 
 // Multiply step i of the tile, and release the last that is done.
-INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], const Ring *r, const Block *b, Lane me, int i) {
-    unsigned char *shared = r->shared;
-    const shared_t bars = r->bars;
-    const int turn = (r->from + i) / STAGES, slot = (r->from + i) % STAGES;
+INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], const Feed *f, const Block *b, Lane me, int i) {
+    unsigned char *shared = f->shared;
+    const shared_t bars = f->bars;
+    const int turn = (f->from + i) / STAGES, slot = (f->from + i) % STAGES;
     const unsigned char *planes = shared + X_FROM + slot * X_BYTES + me.t * (APART * PLANE_BYTES), *from[2];
     UNROLL for (int h = 0; h < 2; h++)
         from[h] = planes + (me.there[h] ? me.image[h] * IMAGE_BYTES + me.pixel[h] * (int)sizeof(in_t) : 0);
@@ -99,19 +99,19 @@ INLINE void multiply_step(acc_t sums[SUMS], unsigned a[16], const Ring *r, const
     UNROLL for (int s = 0; s < 4; s++) wg_multiply_words(sums, a + 4 * s, rows + 2 * s);
     wg_commit();
     WG_WAIT(SETS - 1);
-    if (i >= SETS - 1) release(r, r->from + i - (SETS - 1));
+    if (i >= SETS - 1) release(f, f->from + i - (SETS - 1));
 }
 
-INLINE void sum_up(acc_t sums[SUMS], const Ring *r, const Block *b, Lane me) {
+INLINE void sum_up(acc_t sums[SUMS], const Feed *f, const Block *b, Lane me) {
     unsigned a[SETS][16];  // of two, products of one are under way while the other is read
     UNROLL for (int i = 0; i < SUMS; i++) sums[i] = 0;
     int i = 0;  // an odd step comes first: behind the others products would be serialised (C7513)
-    if (b->count % SETS) multiply_step(sums, a[SETS - 1], r, b, me, i++);
+    if (b->count % SETS) multiply_step(sums, a[SETS - 1], f, b, me, i++);
     NO_UNROLL for (; i < b->count; i += SETS)
-        UNROLL for (int j = 0; j < SETS; j++) multiply_step(sums, a[j], r, b, me, i + j);
+        UNROLL for (int j = 0; j < SETS; j++) multiply_step(sums, a[j], f, b, me, i + j);
     WG_WAIT(0);
     wg_done(sums);
-    if (TURNS > 1 && SETS > 1) release(r, r->from + b->count - 1);
+    if (TURNS > 1 && SETS > 1) release(f, f->from + b->count - 1);
 }
 
 // Make the block's tiles, or fill that of its share; a warp that only sends (SENDER) does so ahead, and is done.
@@ -132,12 +132,12 @@ INLINE void make_tiles(unsigned char *shared, const in_t *x, const unsigned char
         __syncwarp();
         return;
     }
-    Ring ring = {shared, x, w, &first, bars, 0};
-    NO_UNROLL for (int id = GROUP(0); TURNS == 1 ? ring.from == 0 : id < TILES; id += GROUPS(0), ring.from += STEPS) {
+    Feed feed = {shared, x, w, &first, bars, 0};
+    NO_UNROLL for (int id = GROUP(0); TURNS == 1 ? feed.from == 0 : id < TILES; id += GROUPS(0), feed.from += STEPS) {
         const Block b = find_block(id);
         const Lane me = find_lane(&b, warp, THREAD(0) % 32);
         acc_t sums[SUMS];
-        sum_up(sums, &ring, &b, me);
+        sum_up(sums, &feed, &b, me);
         if (TURNS > 1) TILE_READ();
         TEAMS_SYNC();  // nobody reads buffers any more, or the tile before
         keep_sums(shared + TILE_FROM, sums, &b, me, ep);

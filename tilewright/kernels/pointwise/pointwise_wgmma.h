@@ -28,8 +28,8 @@ static_assert(OUT_BYTES == 2 * PART * 64 * sizeof(kept_t), "tile.py: what goes t
 // The next buffer, and which phase of its barrier ends next; some steps further.
 typedef struct {
     int slot, parity;
-} Place;
-INLINE void go_on(Place *at, int steps) {
+} Slot;
+INLINE void go_on(Slot *at, int steps) {
     at->slot += steps % STAGES, at->parity ^= steps / STAGES % 2;
     if (at->slot >= STAGES) at->slot -= STAGES, at->parity ^= 1;
 }
@@ -42,7 +42,7 @@ INLINE void send_filter(unsigned char *shared, const unsigned char *w, int step,
 
 // Send the steps of the block's tiles, by one thread.
 INLINE void send(unsigned char *shared, const ImageMap *x, const unsigned char *w, shared_t bars) {
-    Place at = {0, 1};
+    Slot at = {0, 1};
     NO_UNROLL for (EACH_TILE(id)) {
         NO_UNROLL for (int step = 0; step < STEPS; step++) {
             const shared_t full = FULL(at.slot), spans = place_of(shared + X_FROM) + at.slot * X_BYTES;
@@ -102,9 +102,9 @@ INLINE void release(shared_t bars, int slot) {
 }
 
 // Multiply a tile. Behind the first products of a step all of the step before are done.
-INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, int team, Lane me, shared_t bars, Place *place) {
+INLINE void sum_up(acc_t sums[SUMS], unsigned char *shared, int team, Lane me, shared_t bars, Slot *place) {
     unsigned a[SETS][4];
-    Place at = *place;
+    Slot at = *place;
     int done = -1;
     UNROLL for (int i = 0; i < SUMS; i++) sums[i] = 0;
     NO_UNROLL for (int step = 0; step < STEPS; step++) {
@@ -156,7 +156,7 @@ INLINE void make_tiles(unsigned char *shared, const ImageMap *x, const unsigned 
     MORE_REGISTERS(REGS_SUMMING);
 #endif
     const Lane me = find_lane(warp % 4, lane);
-    Place at = {0, 0};
+    Slot at = {0, 0};
     int turn = 0;
     if (TURNS) go_on(&at, team * STEPS);
     NO_UNROLL for (EACH_OF_TEAM(id, team)) {
