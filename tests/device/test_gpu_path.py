@@ -170,7 +170,7 @@ SHAPED = [
     "reference",
 ]
 COUNT, SAMPLES = 2, 60  # configs of a family on a shape, chosen of so many
-MANY = 20  # shapes of a family: those without a pool have one config each
+MANY = 20  # shapes of a family: fewer will do, those without a pool with one config each
 
 
 LEAST = ("tilewright.kernels.strassen.spec.FEWEST", 16)
@@ -183,8 +183,9 @@ def small_products(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _fitting(texts: Sequence[str]) -> pytest.MarkDecorator:
-    """Layers with every family that takes them on the CPU, taken for a GPU: as many as show two facts of all.
+    """Layers with every family that takes them on the CPU, taken for a GPU.
 
+    Of a family that takes many as many as show all that two facts of them do, of others all.
     By family: processes that share the tests choose configs for few families each, all shapes at once.
     """
     cases = list[tuple[str, str]]()
@@ -194,7 +195,8 @@ def _fitting(texts: Sequence[str]) -> pytest.MarkDecorator:
             layers = {text: Problem.parse(text) for text in texts}
             for one in sorted(FAMILIES, key=lambda one: one.name):
                 taken = {t: p for t, p in layers.items() if one.tunable and one.refuses(p, device) is None}
-                cases += [(text, one.name) for text in fewest({t: facts(p) for t, p in taken.items()})]
+                few = fewest({t: facts(p) for t, p in taken.items()}) if len(taken) >= MANY else taken
+                cases += [(text, one.name) for text in few]
     return pytest.mark.parametrize(("text", "name"), cases)
 
 
