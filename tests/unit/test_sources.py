@@ -83,6 +83,7 @@ DECIDES_NOTHING = {
     "runtime.capacity": "what has no room is refused",
     "runtime.forked": "what a fork must not touch is refused",
     "runtime.pending": "memory is kept until a run is over",
+    "runtime.pools": "other libraries give memory back",
     "runtime.opencl_linker": "whether PoCL can link at all",
 }
 
