@@ -85,7 +85,7 @@ def is_written_between(chain, last, modules):
         name = getattr(node.target, "__name__", str(node.target))
         given = *node.args, node.kwargs.get("inplace")
         in_place = getattr(modules.get(str(node.target)), "inplace", False) or any(it is True for it in given)
-        if node not in chain and (in_place or name.endswith("_")):
+        if node not in chain and (in_place or "out" in node.kwargs or name.endswith("_")):
             return True
     return False
 

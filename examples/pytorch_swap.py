@@ -97,7 +97,10 @@ class Layer(torch.nn.Module):
 
 
 def swap(network, math="strict"):
-    """Return a network with a Layer in place of each plain Conv2d without hooks, and of what is behind it."""
+    """Return a network with a Layer in place of each plain Conv2d without hooks, and of what is behind it.
+
+    Of a Sequential that is so changed no part may be called by itself, nor hooked, afterwards.
+    """
     last, in_order = None, getattr(network.forward, "__func__", None) is torch.nn.Sequential.forward
     for name, one in list(network._modules.items()):  # named_children leaves out what is there twice
         if one is None or isinstance(one, Layer):  # a part that is in two places was swapped before

@@ -96,7 +96,7 @@ def profiled(plan: Plan) -> Profile:
     if tool is None:
         raise NoCounters("ncu is not installed (NVIDIA Nsight Compute)")
     kernels = [launch.kernel for launch in plan.blueprint.launches if launch.kernel not in NO_KERNELS]
-    target = [sys.executable, "-m", "tilewright", "run", str(plan.problem), "--config", str(plan.config)]
+    target = [sys.executable, "-P", "-m", "tilewright", "run", str(plan.problem), "--config", str(plan.config)]
     target += ["--device", f"cuda:{plan.device.index}"]
     wanted = metrics()
     output = _run(command(tool, kernels, wanted, target))
