@@ -96,8 +96,8 @@ def profiled(plan: Plan) -> Profile:
     if tool is None:
         raise NoCounters("ncu is not installed (NVIDIA Nsight Compute)")
     kernels = [launch.kernel for launch in plan.blueprint.launches if launch.kernel not in NO_KERNELS]
-    target = [sys.executable, "-P", "-m", "tilewright", "run", str(plan.problem), "--config", str(plan.config)]
-    target += ["--device", f"cuda:{plan.device.index}"]
+    target = [sys.executable, "-P", "-m", "tilewright", "run", str(plan.problem)]
+    target += ["--config", str(plan.config), "--device", f"cuda:{plan.device.index}"]
     wanted = metrics()
     output = _run(command(tool, kernels, wanted, target))
     unknown = set(_UNKNOWN.findall(output))
