@@ -30,15 +30,15 @@ LAYERS = []  # operators of PyTorch take tensors and numbers: a layer is its pla
 
 
 @torch.library.custom_op("tilewright::layer", mutates_args=())
-def run(x: torch.Tensor, z: torch.Tensor | None, layer: int) -> torch.Tensor:
+def run(x: torch.Tensor, z: torch.Tensor | None, layer: int, whole: bool = False) -> torch.Tensor:
     """Compute a layer; torch.compile takes this call as it is."""
-    return LAYERS[layer].compute(x, z)
+    return LAYERS[layer].compute(x, z, whole)
 
 
 @run.register_fake
-def shaped(x, z, layer):
+def shaped(x, z, layer, whole=False):
     """Return what torch.compile has to know of the output: shape, dtype and layout."""
-    one = LAYERS[layer].problem(x, z)
+    one = LAYERS[layer].problem(x, z, whole)
     shape, order = (one.n, one.k, one.y_p, one.y_q), ORDERS[one.layout_out]
     return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=order)
 
@@ -56,31 +56,36 @@ class Layer(torch.nn.Module):
         object.__setattr__(self, "conv", conv.requires_grad_(False))  # no part of its own: weights keep names
         self._parameters, self.math, self.epilogue = conv._parameters, math, epilogue
         self.place, self.planned, self.packed_of = len(LAYERS), {}, None
+        self.behind, self.steps = {}, ()  # what ``Steps`` has it do as well: such fields, and the modules
         LAYERS.append(self)
 
     def __reduce__(self):
         """Have copies, and what was saved, plan and pack again: their weights may be others."""
-        return partial(Layer, math=self.math, **self.epilogue), (self.conv,)
+        state = {"behind": self.behind, "steps": self.steps}
+        return partial(Layer, math=self.math, **self.epilogue), (self.conv,), state
 
-    def problem(self, x, z=None):
-        """Return it as a Problem, for x of shape (N, C, H, W)."""
+    def problem(self, x, z=None, whole=False):
+        """Return it as a Problem, for x of shape (N, C, H, W); ``whole``: with what is behind it."""
         one, beta = problem(self.conv, x), 0.0 if z is None else 1.0
         math = self.math if one.dtype == "f32" else "strict"
-        return replace(one, math=math, epilogue=replace(one.epilogue, beta=beta, **self.epilogue))
+        fields = self.epilogue | (self.behind if whole else {})
+        return replace(one, math=math, epilogue=replace(one.epilogue, beta=beta, **fields))
 
-    def forward(self, x, z=None):
+    def forward(self, x, z=None, whole=False):
         """Return the output, in the layout of x; z: a residual of the convolution's shape, in its layout."""
-        return run(x, z, self.place) if torch.compiler.is_compiling() else self.compute(x, z)
+        if torch.compiler.is_compiling():
+            return run(x, z, self.place, whole)
+        return self.compute(x, z, whole)
 
-    def compute(self, x, z):
+    def compute(self, x, z, whole):
         """Return the same, computed; while ``prepare`` asks for problems, say it and compute nothing."""
         if ASKED is not None:
-            ASKED.append(self.problem(x, z))
-            return shaped(x, z, self.place)
+            ASKED.append(self.problem(x, z, whole))
+            return shaped(x, z, self.place, whole)
         self.forget_old_weight()
-        kind = x.shape, x.stride(), x.dtype, x.device, z is not None
+        kind = x.shape, x.stride(), x.dtype, x.device, z is not None, whole
         if kind not in self.planned:
-            plan = tw.plan(self.problem(x, z), str(x.device))
+            plan = tw.plan(self.problem(x, z, whole), str(x.device))
             self.planned[kind] = plan, plan.pack(self.weight)
         plan, packed = self.planned[kind]
         x = x.contiguous(memory_format=ORDERS[plan.problem.layout_in])  # as a part of the channels is not
@@ -96,24 +101,39 @@ class Layer(torch.nn.Module):
             self.packed_of = weight, weight.detach(), count
 
 
-def swap(network, math="strict"):
-    """Return a network with a Layer in place of each plain Conv2d without hooks, and of what is behind it.
+class Steps(torch.nn.Sequential):
+    """A Sequential whose Layers do what is behind them as well, where it runs from one end to the other."""
 
-    Of a Sequential that is so changed no part may be called by itself, nor hooked, afterwards.
-    """
-    last, in_order = None, getattr(network.forward, "__func__", None) is torch.nn.Sequential.forward
+    def forward(self, x):
+        """Return the last part's output. What was replaced or hooked since is called as it is."""
+        parts = [*self._modules.values()]
+        while parts:
+            one, *parts = parts
+            steps = one.steps if isinstance(one, Layer) and not has_hooks(one) else ()
+            there = parts[: len(steps)] == [*steps] and not any(has_hooks(step) for step in steps)
+            if steps and there:
+                x, parts = one(x, whole=True), parts[len(steps) :]
+            else:
+                x = one(x)
+        return x
+
+
+def swap(network, math="strict"):
+    """Return a network with a Layer in place of each plain Conv2d without hooks."""
+    last, in_order = None, type(network) is torch.nn.Sequential
     for name, one in list(network._modules.items()):  # named_children leaves out what is there twice
         if one is None or isinstance(one, Layer):  # a part that is in two places was swapped before
             last = None
         elif is_plain(one) and not has_hooks(one):
             last = Layer(one, math)
             setattr(network, name, last)
-        elif last and in_order and (found := step_of(one, last.epilogue)):
-            last.epilogue |= found
-            setattr(network, name, torch.nn.Identity())
+        elif last and in_order and (found := step_of(one, last.behind)):
+            last.behind, last.steps = last.behind | found, (*last.steps, one)
         else:
             last = None
             swap(one, math)
+    if in_order:
+        network.__class__ = Steps
     return network
 
 

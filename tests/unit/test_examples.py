@@ -214,10 +214,41 @@ def test_max_pools_of_square_windows_are_taken_along(monkeypatch: pytest.MonkeyP
     from pytorch_swap import swap
 
     pools = {what: one for what, one in odd_networks(torch.nn).items() if " pool" in what}
-    found = {what: str(swap(one)[0].epilogue.get("pool")) for what, one in pools.items()}
+    found = {what: str(swap(one)[0].behind.get("pool")) for what, one in pools.items()}
     assert found.pop("a pool") == found.pop("a pool of lists") == "maxpool3u2p1"
     assert found.pop("a pool without a ReLU") == "maxpool2"
     assert len(found) == 5 and {*found.values()} == {"None"}
+
+
+def test_parts_of_a_swapped_sequential_are_what_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One by one, as a slice, hooked or replaced afterwards, in a copy, too; as a whole they are fused."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from pytorch_swap import swap
+
+    def parts(network: Any, x: Any) -> list[Any]:
+        outputs = []
+        for one in network:
+            outputs.append(x := one(x))
+        return outputs
+
+    nn, x = torch.nn, torch.randn(1, 4, 12, 12)
+    network = nn.Sequential(nn.Conv2d(4, 6, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 3, 3), nn.SiLU())
+    with torch.no_grad():
+        ours = swap(copy.deepcopy(network))
+        for each in (ours, copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
+            assert torch.allclose(each(x), network(x), atol=1e-4)
+            plans = [plan.problem for i in (0, 3) for plan, _ in each[i].planned.values()]
+            assert [str(one).partition("+bias")[2] for one in plans] == ["+relu+maxpool2", "+silu"]
+            for got, want in zip(parts(each, x), parts(network, x), strict=True):
+                assert torch.allclose(got, want, atol=1e-4)
+            assert torch.allclose(each[:1](x), network[0](x), atol=1e-4)
+        seen: list[Any] = []
+        ours[0].register_forward_hook(lambda module, given, y: seen.append(y))
+        ours[4] = nn.Tanh()
+        network[4] = nn.Tanh()
+        assert torch.allclose(ours(x), network(x), atol=1e-4)
+        assert torch.allclose(seen[0], network[0](x), atol=1e-4) and seen[0].min() < 0
 
 
 def test_a_copy_of_a_swapped_network_has_weights_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
