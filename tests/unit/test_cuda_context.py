@@ -131,6 +131,7 @@ def test_memory_that_pytorch_keeps_for_no_array_is_asked_back(
         is_initialized=lambda: True, is_current_stream_capturing=lambda: recording,
         empty_cache=lambda: (kept.clear(), modes.append(driver.capture_mode)),
     )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())  # half imported
     if recording:

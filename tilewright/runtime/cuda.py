@@ -124,9 +124,9 @@ class CudaRuntime:
     def alloc(self, nbytes: int) -> Memory:
         """Allocate; freed when nothing refers to the Memory any more."""
         for pools_too in (False, True):
+            if pools_too:
+                trim_pools()
             with beside_captures(self._driver):
-                if pools_too:
-                    trim_pools()
                 result = self._driver.cuMemAlloc(max(nbytes, 4))
             if result[0] != self._driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
                 address = int(check(result))
