@@ -71,8 +71,22 @@ class Layer(torch.nn.Module):
         fields = self.epilogue | (self.behind if whole else {})
         return replace(one, math=math, epilogue=replace(one.epilogue, beta=beta, **fields))
 
+    def __getattr__(self, name):
+        """Return what a network may ask its Conv2d for, such as ``out_channels``."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(vars(self)["conv"], name)
+
     def forward(self, x, z=None, whole=False):
         """Return the output, in the layout of x; z: a residual of the convolution's shape, in its layout."""
+        if x.dim() == 3:  # (C, H, W): a batch of one
+            return self(x[None], None if z is None else z[None], whole)[0]
+        if torch.is_autocast_enabled(x.device.type) and x.dtype != torch.float64:
+            dtype = torch.get_autocast_dtype(x.device.type)
+            x, z = x.to(dtype), None if z is None else z.to(dtype)
+        elif x.dtype != self.weight.dtype:
+            raise TypeError(f"x is in {x.dtype}, but the layer's weights are in {self.weight.dtype}")
         if torch.compiler.is_compiling():
             return run(x, z, self.place, whole)
         return self.compute(x, z, whole)
@@ -86,10 +100,11 @@ class Layer(torch.nn.Module):
         kind = x.shape, x.stride(), x.dtype, x.device, z is not None, whole
         if kind not in self.planned:
             plan = tw.plan(self.problem(x, z, whole), str(x.device))
-            self.planned[kind] = plan, plan.pack(self.weight)
+            self.planned[kind] = plan, plan.pack(self.weight.to(x.dtype))
         plan, packed = self.planned[kind]
         x = x.contiguous(memory_format=ORDERS[plan.problem.layout_in])  # as a part of the channels is not
-        return plan(x, packed, bias=self.bias, z=z)
+        bias = self.bias if self.bias is None else self.bias.to(x.dtype)
+        return plan(x, packed, bias=bias, z=z)
 
     def forget_old_weight(self):
         """Forget what was packed if the weight is another one, was moved, or was written to since."""

@@ -294,6 +294,29 @@ def test_a_swapped_network_multiplies_float32_as_it_is_told(monkeypatch: pytest.
         assert maths(swap(network().half(), "tf32"), x.half()) == ["strict"] * 2
 
 
+def test_a_layer_is_used_as_its_convolution_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a batch, under autocast, compiled or not; asked for its channels; x of another dtype is refused."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    from pytorch_swap import swap
+
+    network = torch.nn.Sequential(torch.nn.Conv2d(4, 6, 3, stride=2), torch.nn.ReLU())
+    x = torch.randn(4, 9, 9)
+    with torch.no_grad():
+        ours = swap(copy.deepcopy(network))
+        assert (ours[0].out_channels, ours[0].stride) == (6, (2, 2))
+        with pytest.raises(AttributeError, match="sizes"):
+            _ = ours[0].sizes
+        for call in (ours, torch.compile(ours, fullgraph=True, backend="eager")):
+            assert torch.allclose(call(x), network(x), atol=1e-4)
+            for given in (x, x[None], x.bfloat16()):
+                with torch.autocast("cpu", torch.bfloat16):
+                    got, want = call(given), network(given)
+                assert got.dtype == torch.bfloat16 and torch.allclose(got, want, atol=0.05)
+        with pytest.raises(TypeError, match="x is in torch.float16, but the layer's weights are in torch.float32"):
+            ours(x.half())
+
+
 def test_a_swapped_network_notices_new_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
