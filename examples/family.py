@@ -25,8 +25,8 @@ class Sketch(Family):
 
     name = "sketch"
     races = False  # it would never win
-    dtypes = ("f64", "f32", "f16", "bf16")  # i8 comes in words of four channels
-    examples = tuple(f"n2c6h9w11k10r3s3p1g2-{dtype}-nhwc+bias+relu" for dtype in dtypes)
+    precisions = ("f64", "f32", "f16", "bf16")  # i8 comes in words of four channels
+    examples = tuple(f"n2c6h9w11k10r3s3p1g2-{dtype}-nhwc+bias+relu" for dtype in precisions)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Take every layer of its dtypes, on a device that runs kernels."""

@@ -81,7 +81,7 @@ CASES = [("direct", t) for t in SHAPES] + [("direct", t) for t in OTHERS] + [*OF
 def cases(device: int) -> list[tuple[str, str, str]]:
     """Each layer in every third dtype on a CPU (0), in every third for a GPU (1)."""
     return [
-        (name, t, d) for i, (name, t) in enumerate(CASES) for j, d in enumerate(family_of(name).dtypes)
+        (name, t, d) for i, (name, t) in enumerate(CASES) for j, d in enumerate(family_of(name).precisions)
         if (i + j) % 3 == device and (t not in OTHERS or d in FLOATS)
     ]  # fmt: skip
 
@@ -129,7 +129,7 @@ def test_for_a_gpu(name: str, text: str, dtype: str, gpu_facts: Runtime) -> None
 
 @pytest.mark.parametrize(("text", "v", "tile", "dtype"), [
     (*case, dtype) for i, case in enumerate(OVER_CHANNELS)
-    for j, dtype in enumerate(family_of("grouped").dtypes) if (i + j) % 2
+    for j, dtype in enumerate(family_of("grouped").precisions) if (i + j) % 2
 ])  # fmt: skip
 def test_vectors_over_channels_on_a_cpu(dtype: str, text: str, v: int, tile: str, runtime: Runtime) -> None:
     """Its own loads and stores of many elements are not to be relied on: ours take any kind of them."""
@@ -158,7 +158,7 @@ def test_factors_of_f64_are_not_rounded_to_f32(text: str, runtime: Runtime, gpu_
 
 
 @pytest.mark.parametrize(("dtype", "name"), [
-    (dtype, name) for name in ("direct", "grouped") for dtype in family_of(name).dtypes
+    (dtype, name) for name in ("direct", "grouped") for dtype in family_of(name).precisions
 ])  # fmt: skip
 def test_normal_numbers_and_the_verifier(name: str, dtype: str, runtime: Runtime) -> None:
     from tilewright.checking.verify import Verifier

@@ -43,7 +43,7 @@ def _sketch() -> Family:
 
 
 SKETCH = _sketch()
-CASES = [*SKETCH.examples, *(text.format(dtype) for text in SHAPES for dtype in SKETCH.dtypes)]
+CASES = [*SKETCH.examples, *(text.format(dtype) for text in SHAPES for dtype in SKETCH.precisions)]
 
 
 def _check(problem: Problem, runtime: Runtime) -> None:

@@ -33,7 +33,7 @@ LAYERS = (
 CASES = [
     (name, text, dtype, arch)
     for row, (name, text) in enumerate(LAYERS)
-    for column, dtype in enumerate(family_of(name).dtypes)
+    for column, dtype in enumerate(family_of(name).precisions)
     for turn, arch in enumerate(ARCHITECTURES)
     if name != "direct" or turn == (row + column) % len(ARCHITECTURES)
 ]
@@ -57,7 +57,7 @@ def test_the_first_choice_compiles(name: str, text: str, dtype: str, arch: str, 
 
 def test_every_dtype_of_a_family_meets_every_architecture() -> None:
     met = {(name, dtype, arch) for name, _, dtype, arch in CASES}
-    kinds = {(name, dtype) for name, _ in LAYERS for dtype in family_of(name).dtypes}
+    kinds = {(name, dtype) for name, _ in LAYERS for dtype in family_of(name).precisions}
     assert met == {(*kind, arch) for kind in kinds for arch in ARCHITECTURES}
     assert {(text, arch) for _, text, _, arch in CASES} == {(t, a) for _, t in LAYERS for a in ARCHITECTURES}
 

@@ -30,12 +30,12 @@ TAKEN = [
 @pytest.mark.parametrize("kind", FAMILIES, ids=lambda kind: kind.name)
 def test_it_shows_a_layer_of_each_dtype(kind: Family) -> None:
     shown = {problem.precision for problem in examples(kind)}
-    assert set(kind.dtypes) <= shown, (
+    assert set(kind.precisions) <= shown, (
         f"give {type(kind).__name__} examples, one problem string for each dtype"
     )
     for problem in examples(kind):
         assert any(kind.refuses(problem, device) is None for device in DEVICES.values()), problem
-        others = [problem.with_dtype(math_) for math_ in MATHS[1:]] if "f32" not in kind.dtypes else []
+        others = [problem.with_dtype(math_) for math_ in MATHS[1:]] if "f32" not in kind.precisions else []
         multiplied = {o.precision for o in others for d in DEVICES.values() if kind.refuses(o, d) is None}
         assert multiplied <= shown, "it shows no layer of a math that it takes"
 

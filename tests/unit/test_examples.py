@@ -295,7 +295,7 @@ def test_a_swapped_network_multiplies_float32_as_it_is_told(monkeypatch: pytest.
 
 
 def test_a_layer_is_used_as_its_convolution_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a batch, under autocast, compiled or not; asked for its channels; x of another dtype is refused."""
+    """Without a batch, under autocast, compiled, asked for its channels; x of another dtype is refused."""
     torch = pytest.importorskip("torch")
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     from pytorch_swap import swap
@@ -313,7 +313,7 @@ def test_a_layer_is_used_as_its_convolution_was(monkeypatch: pytest.MonkeyPatch)
                 with torch.autocast("cpu", torch.bfloat16):
                     got, want = call(given), network(given)
                 assert got.dtype == torch.bfloat16 and torch.allclose(got, want, atol=0.05)
-        with pytest.raises(TypeError, match="x is in torch.float16, but the layer's weights are in torch.float32"):
+        with pytest.raises(TypeError, match=r"x is in torch\.float16, but .* torch\.float32"):
             ours(x.half())
 
 

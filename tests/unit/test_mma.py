@@ -19,7 +19,7 @@ from tilewright.search.guesses import GUESSES
 
 H100 = for_architecture("sm_90")
 MMA = family_of("mma")
-KINDS = (*MMA.dtypes, "tf32", "accurate")
+KINDS = MMA.precisions
 Y12 = Problem.parse("n1c256h34w34k512r3s3p1-f16-nhwc")
 BASE = dict(x=0, l1=1, mt=4, nt=4, wm=2, wn=2, sb=1, mb=1, fd=2, chunks=8, stages=4, sc=1, sg=1, combine=0)
 LAYERS = shapes.load(["resnet"], layout="nhwc")

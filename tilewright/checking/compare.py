@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 
 from tilewright.checking.launcher import Launcher
-from tilewright.device import Device
-from tilewright.kernels.blueprint import Blueprint, Launch
+from tilewright.kernels.blueprint import Launch
 from tilewright.kernels.error_bound import ErrorBound
 from tilewright.kernels.untuned import tools
 from tilewright.problem import Problem
@@ -47,12 +46,6 @@ class Comparison:
         return self.nan + self.inf + self.missed
 
 
-def programs(problem: Problem, device: Device) -> tuple[Blueprint, Blueprint]:
-    """Return the kernels of ``compare`` and ``differences``."""
-    check, same = tools.check(problem, device), tools.same(problem, device)
-    return _few_threads(check, device), _few_threads(same, device)
-
-
 def compare(
     launcher: Launcher, problem: Problem, y: Memory, ref: Memory, size: Memory, bound: ErrorBound
 ) -> Comparison:
@@ -60,7 +53,7 @@ def compare(
     import numpy as np
 
     runtime = launcher.runtime
-    blueprint, _ = programs(problem, runtime.device)
+    blueprint = tools.check(problem, runtime.device)
     rows = np.empty((_threads(blueprint.launches[0]), tools.CHECK_FIGURES), np.float64)
     limits, found = launcher.put(np.array(astuple(bound), np.float64)), runtime.alloc(rows.nbytes)
     launcher.launch(blueprint, dict(y=y, ref=ref, size=size, limits=limits, found=found))
@@ -75,21 +68,12 @@ def differences(launcher: Launcher, problem: Problem, a: Memory, b: Memory) -> i
     import numpy as np
 
     runtime = launcher.runtime
-    _, blueprint = programs(problem, runtime.device)
+    blueprint = tools.same(problem, runtime.device)
     counts = np.empty(_threads(blueprint.launches[0]), np.uint32)
     found = runtime.alloc(counts.nbytes)
     launcher.launch(blueprint, dict(a=a, b=b, found=found))
     runtime.download(found, counts)
     return int(counts.sum(dtype=np.int64))
-
-
-def _few_threads(blueprint: Blueprint, device: Device) -> Blueprint:
-    """Launch at most one block a unit: each thread's figures go to the host, and these must be few."""
-    launch = blueprint.launches[0]
-    blocks = min(launch.grid[0], max(device.units, 8))
-    defines = {**dict(blueprint.defines), "THREADS_ALL": blocks * launch.block[0]}
-    small = replace(launch, grid=(blocks, 1, 1))
-    return replace(blueprint, defines=tuple(defines.items()), launches=(small,))
 
 
 def _threads(launch: Launch) -> int:

@@ -13,13 +13,12 @@ import threading
 from concurrent.futures import wait
 from contextlib import suppress
 
-from tilewright.checking import compare
 from tilewright.device import Device
 from tilewright.errors import TilewrightError, warn_once
 from tilewright.kernels import family_of
 from tilewright.kernels.blueprint import Blueprint
 from tilewright.kernels.config import Config
-from tilewright.kernels.untuned import pack
+from tilewright.kernels.untuned import pack, tools
 from tilewright.kernels.untuned.reference import reference_f64
 from tilewright.problem import Problem
 from tilewright.record import Record
@@ -63,7 +62,8 @@ def verified(problem: Problem, runtime: Runtime, config: Config) -> Record | Non
 
 def programs(problem: Problem, device: Device, config: Config) -> list[Blueprint]:
     """Return what a full check compiles: kernels for arrays that are aligned and not, packing, references."""
-    found = [reference_f64(problem.portable, device), *compare.programs(problem, device)]
+    found = [reference_f64(problem.portable, device)]
+    found += [tools.check(problem, device), tools.same(problem, device)]
     with suppress(TilewrightError):  # which the worker will say
         family = family_of(config.family)
         family.check(problem, device, config)

@@ -84,10 +84,8 @@ class Family(ABC):
     name: str = ""
     tunable: bool = True  # it has a ``work``, so that the model can rank its configs and a search tune it
     races: bool = True  # tried if no family is named; the others are tried only by name
-    dtypes: tuple[str, ...] = ("f32",)
-    takes_tf32: bool = False  # f32 tensors if their math is tf32, though ``dtypes`` has no f32
+    precisions: tuple[str, ...] = ("f32",)  # that it computes (``Problem.precision``)
     exact: bool = True  # answers on small integers are exact, bit by bit
-    widens: bool = True  # computes in f32 what only tensor cores multiply: tf32, accurate, f8
     # Sums the formula's own products. Minimal filtering and Strassen's algorithm do not: rounding errors, NaN
     # and infinities of an input may reach outputs that do not depend on it.
     plain: bool = True
@@ -100,12 +98,15 @@ class Family(ABC):
 
         A subclass calls this first, then checks its own conditions.
         """
-        if self.takes_tf32 and problem.dtype == "f32":
-            if problem.math != "tf32":
-                return f"it computes {', '.join((*self.dtypes, 'tf32'))}, not f32, strict or accurate"
-        elif problem.dtype not in self.dtypes:
-            return f"it computes {', '.join(self.dtypes)}, not {problem.dtype}"
+        asked = problem.dtype if self.widens else problem.precision
+        if asked not in self.precisions:
+            return f"it computes {', '.join(self.precisions)}, not {asked}"
         return too_many(problem)
+
+    @property
+    def widens(self) -> bool:
+        """Whether it computes in f32 what only tensor cores multiply: tf32, accurate, f8."""
+        return "f32" in self.precisions and "tf32" not in self.precisions
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The problem that the rules check: a different one if another family's kernel computes it."""

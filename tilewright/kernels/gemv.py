@@ -70,8 +70,8 @@ class Gemv(Family):
     """A matrix times one vector, or a few."""
 
     name = "gemv"
-    dtypes = ("f32", "f16", "bf16", "i8")
-    examples = tuple(f"n3c130h1w1k70r1s1-{dtype}+bias" for dtype in dtypes)
+    precisions = ("f32", "f16", "bf16", "i8")
+    examples = tuple(f"n3c130h1w1k70r1s1-{dtype}+bias" for dtype in precisions)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support layers of one output pixel and at most 64 images."""

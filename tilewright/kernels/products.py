@@ -12,7 +12,7 @@ WORD, LANES = 4, 4  # bytes of a fragment's register, and lanes that share one o
 
 
 def tf32_or_plain(pr: Problem) -> int:
-    """What is multiplied where f32 tensors are always rounded to tf32 (``Family.takes_tf32``)."""
+    """What a family multiplies that computes f32 tensors only as tf32."""
     return TF32 if pr.math == "tf32" else PLAIN
 
 

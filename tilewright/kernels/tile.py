@@ -10,12 +10,12 @@ from tilewright.problem import Problem
 NONE, ATOMIC, TWO_PASS, LAST = range(4)  # how shares of C are combined (split_k.py)
 COMBINE_NAMES = ("none", "atomic", "two_pass", "last")
 
-LINE = 32  # words: copies of 16 bytes keep sectors of 32 bytes whole, the copy engine fetches lines of 128
+LINE_WORDS = 32  # copies of 16 bytes keep sectors of 32 bytes whole, the copy engine fetches lines of 128
 
 
 def lines(words: int) -> int:
     """Round up to whole lines of shared memory: what is staged next begins where one does."""
-    return round_up(words, LINE)
+    return round_up(words, LINE_WORDS)
 
 
 def quad_pitch(channels: int) -> int:

@@ -33,7 +33,7 @@ class Counts:
     combine: int = NONE
     partial_bytes: float = 0.0
     useful: float
-    register_intensity: float
+    register_intensity: float = 0.0
     block_intensity: float
     more_launches: int = 0
     more_bytes: float = 0.0

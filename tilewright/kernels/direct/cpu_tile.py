@@ -15,7 +15,7 @@ from tilewright.problem import MAX_EXTENT, Problem
 LOOKS = 5.0  # cycles to check that a vector of the filter, loaded from memory, is finite
 AVX2_LANES = 8  # of an x86 core with 16 registers
 FLAT_COLUMNS = 7  # widest filter whose taps are unrolled
-LINE = 16  # channels of an nhwc input copied and read together: one cache line
+LINE_CHANNELS = 16  # channels of an nhwc input copied and read together: one cache line
 LINE_BYTES = 64
 FAR_BYTES = 2 << 20  # larger arrays come from memory; up to 1.2 MB it made no clear difference
 # With AVX-512 a block of a 1x1 layer asks for a far input in place of up to so many bytes: seven layers with
@@ -74,7 +74,7 @@ class CpuTiling:
     @property
     def shared_bytes(self) -> int:
         """Bytes of a block's copied input, and of what a vector may read past its end."""
-        return self.word * (self.cs * self.xh * self.xw + LINE)
+        return self.word * (self.cs * self.xh * self.xw + LINE_CHANNELS)
 
 
 def one_row(pr: Problem) -> Problem:
@@ -100,8 +100,8 @@ def tiling_of(pr: Problem, cf: Values) -> CpuTiling:
     kb, hb, wb = tile_k * cf["nk"], cf["th"] * cf["nh"], cf["tw"] * cf["nw"]
     share = ceil_div(words(pr), cf["sg"])
     cs = min(cf["cs"], share)
-    if words(pr) % LINE == 0 and pr.layout_in == "nhwc":
-        cs = round_up(cs, LINE)
+    if words(pr) % LINE_CHANNELS == 0 and pr.layout_in == "nhwc":
+        cs = round_up(cs, LINE_CHANNELS)
     step_h, step_w = pr.stride[0] if pr.r > 1 else 1, pr.stride[1] if pr.s > 1 else 1
     tiles = ceil_div(pr.kg, kb), ceil_div(view.p, hb), ceil_div(view.q, wb)
     steps, filter_tiles = ceil_div(share, cs), ceil_div(pr.kg, tile_k)
@@ -143,7 +143,7 @@ def _run(pr: Problem, cf: Values, cs: int, steps: int) -> int:
     """Consecutive channels of the input as the inner loop reads it."""
     if not cf["x"]:
         return cs * steps
-    return LINE if pr.layout_in == "nhwc" and words(pr) % LINE == 0 else cs
+    return LINE_CHANNELS if pr.layout_in == "nhwc" and words(pr) % LINE_CHANNELS == 0 else cs
 
 
 def in_place_bytes(pr: Problem, cf: Values, tiling: CpuTiling) -> float:

@@ -9,8 +9,8 @@ from tilewright.device import Device
 from tilewright.kernels.direct.cpu_tile import (
     AVX2_LANES,
     FAR_BYTES,
-    LINE,
     LINE_BYTES,
+    LINE_CHANNELS,
     LOOKS,
     CpuTiling,
     dots_bytes,
@@ -89,7 +89,7 @@ def _under_tile(pr: Problem, cf: Values) -> float:
     apart = word_bytes(pr) * pr.c * pr.stride[1]
     sets = WAY_BYTES // gcd(WAY_BYTES, apart)  # that the pixels of a tile map to
     crowd = inputs / (WAYS * sets)  # above 1 lines are evicted before they are read again
-    return inputs * (1.0 + (LINE - 1) * min(1.0, max(0.0, 2.0 * (crowd - 1.0))))
+    return inputs * (1.0 + (LINE_CHANNELS - 1) * min(1.0, max(0.0, 2.0 * (crowd - 1.0))))
 
 
 def _copying(pr: Problem, cf: Values, tiling: CpuTiling, few: bool) -> float:
@@ -104,7 +104,7 @@ def _copying(pr: Problem, cf: Values, tiling: CpuTiling, few: bool) -> float:
         return tiling.share * tiling.xh * (14.0 + tiling.xw * (2.0 if singly else 0.4))
     if tiling.run == pr.c and not pr.is_integer and (pr.s > 1 or pr.stride[1] == 1):  # whole rows
         return tiling.xh * (14.0 + tiling.xw * tiling.share * 0.4)
-    return tiling.xh * tiling.xw * (14.0 + tiling.share * (0.15 if tiling.run == LINE else 0.6))
+    return tiling.xh * tiling.xw * (14.0 + tiling.share * (0.15 if tiling.run == LINE_CHANNELS else 0.6))
 
 
 def _storing(pr: Problem, cf: Values, tiling: CpuTiling) -> float:

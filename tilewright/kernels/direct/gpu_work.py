@@ -60,7 +60,7 @@ def work(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=tiling.steps * (read_bytes(pr) * x_step + word * f_step),
         store_sectors=_store_sectors(pr, cf, tiling) / cf["sc"],
         dram_bytes=pr.x_bytes + filter_bytes(pr) + pr.y_bytes,
-        cluster_shares=cf["sc"], cluster_blocks=1, shares=cf["sg"], combine=cf["combine"],
+        cluster_shares=cf["sc"], shares=cf["sg"], combine=cf["combine"],
         partial_bytes=0.0 if cf["combine"] == NONE else word * tile * blocks / cf["sc"],
         tile_bytes=word * tile,
         useful=pr.z_elements / (tile * blocks / shares),

@@ -17,8 +17,8 @@ class Direct(Family):
     """Direct convolution on CUDA cores and CPU vectors."""
 
     name = "direct"
-    dtypes = (*DTYPES, "f8", "q8")
-    examples = tuple(f"n1c40h9w8k24r3s3p1-{dtype}+bias+relu" for dtype in dtypes)
+    precisions = (*DTYPES, "f8", "q8")
+    examples = tuple(f"n1c40h9w8k24r3s3p1-{dtype}+bias+relu" for dtype in precisions)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support every problem of its dtypes, with any math, on a device with kernels."""

@@ -54,8 +54,8 @@ class Grouped(Family):
     """Convolutions of many small groups."""
 
     name = "grouped"
-    dtypes = (*DTYPES, "f8", "q8")
-    examples = tuple(f"n1c24h11w12k24r3s3p1g24-{dtype}-nhwc+bias" for dtype in dtypes)
+    precisions = (*DTYPES, "f8", "q8")
+    examples = tuple(f"n1c24h11w12k24r3s3p1g24-{dtype}-nhwc+bias" for dtype in precisions)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support layers of several groups of few channels."""

@@ -48,9 +48,8 @@ class GroupedMma(Family):
     """Convolutions of many small groups, on tensor cores."""
 
     name = "grouped_mma"
-    dtypes = ("f16", "bf16", "i8", "q8")
-    examples = tuple(f"n2c{c}h9w11k{c}r3s3p1g4-{dtype}-nhwc+bias" for dtype in dtypes for c in (32, 128))
-    widens = False
+    precisions = ("f16", "bf16", "i8", "q8")
+    examples = tuple(f"n2c{c}h9w11k{c}r3s3p1g4-{dtype}-nhwc+bias" for dtype in precisions for c in (32, 128))
     plain = False  # for groups smaller than 16 bytes, inputs of neighbouring groups are multiplied by zeros
 
     def refuses(self, problem: Problem, device: Device) -> str | None:

@@ -29,14 +29,13 @@ from tilewright.kernels.hopper.raster import SEGMENT, places_of, raw_stages_of, 
 from tilewright.kernels.hopper.sum import parts_of
 from tilewright.kernels.hopper.ways import SLID
 from tilewright.kernels.split_k import stored_bytes
+from tilewright.kernels.wgmma import ALIGNMENT, BARRIER
 from tilewright.problem import Problem
 
 OWN_ROWS = 32  # pixels that warps store at once while buffers are filled
 OWN_PIXELS = 64  # pixels of a channel that a warp stores at once in nchw
 WARP_CHANNELS = 16
 DUMP = 4  # extra entries of a table, 16 bytes, for pixels that are no place of a patch
-ALIGNMENT = 1024  # of the buffers, in bytes
-BARRIER = 8  # bytes
 
 
 class Layout(NamedTuple):

@@ -33,7 +33,14 @@ from tilewright.kernels.hopper.ways import (
     skewed,
     turns_runs,
 )
-from tilewright.kernels.limits import fits_shared, registers_at_most
+from tilewright.kernels.limits import (
+    SPILLS,
+    TOO_FULL,
+    block_rule,
+    fits_shared,
+    registers_at_most,
+    resident_rule,
+)
 from tilewright.kernels.split_k import COMBINE_NONE
 from tilewright.kernels.tile import NONE, View, up_to
 from tilewright.problem import Problem
@@ -124,16 +131,14 @@ def _fits_registers(problem: Problem, device: Device, cf: Values) -> bool:
 
 
 RULES = (
-    Rule("block", lambda device, wm, wn: 128 * (wm * wn + 1) <= device.max_threads,
-         "more threads than a block may have"),
+    block_rule(lambda device, wm, wn: 128 * (wm * wn + 1) <= device.max_threads),
     Rule("channels", lambda problem, wm: 64 * (wm - 1) < problem.kg, "warpgroups without channels"),
     Rule("gather", _steps_of, "a gathered input (x=2) needs one step that covers the sum, and pieces=0"),
     Rule("pixels", lambda problem, x, wn, bn: bn * (wn - 1) < raster_of(problem, x, bn).places,
          "warpgroups without pixels"),
-    Rule("resident", lambda problem, device, cf: cf["mb"] * _threads(problem, cf) <= device.threads_per_unit,
-         "more threads than a unit holds at once", needs=BLOCK),
-    Rule("registers", _fits_registers, "more registers than a thread or a unit has",
-         needs=BLOCK),
+    resident_rule(lambda problem, device, cf:
+                  cf["mb"] * _threads(problem, cf) <= device.threads_per_unit, needs=BLOCK),
+    Rule("registers", _fits_registers, SPILLS, needs=BLOCK),
     Rule("turned", lambda problem, device, x, wm, wn, mb: x != TURNED or turns_runs(problem, x) or
          registers_at_most(128 * (wm * wn + 1), mb, device.regs_per_unit) >= TURNING,
          "more registers than a unit has, by the threads that turn the input"),
@@ -147,8 +152,7 @@ RULES = (
     Rule("rectangle", _upright, "rows of a tile are copied by the copy engine, one line of the raster each",
          needs=IMAGE),
     Rule("patch", lambda problem, device, cf: _fits_shared(problem, device, cf | FEWEST),
-         "more shared memory than a block may have, with the fewest buffers",
-         needs=BLOCK),
+         f"{TOO_FULL}, with the fewest buffers", needs=BLOCK),
     Rule("batch", _whole_batches, "batches that end inside a patch, or the sum",
          needs=f"{IMAGE} batch"),
     Rule("columns", lambda x, batch: x != SLID or batch % COLUMNS == 0,
@@ -164,8 +168,7 @@ RULES = (
     Rule("patches", lambda problem, device, cf: cf["xs"] <= runs(
         problem, cf["x"], cf["chunks"]) * tiles_ahead(problem, device, cf),
         "more buffers than runs of channels", needs="x wm wn bn mb chunks tall xs"),
-    Rule("shared", _fits_shared, "more shared memory than a block may have",
-         needs=BUFFERS),
+    Rule("shared", _fits_shared, TOO_FULL, needs=BUFFERS),
     Rule("cluster_meets", lambda problem, device, cf: cf["sc"] == 1 or _fits_shared(problem, device, cf),
          "shares of a cluster meet in shared memory, beside the buffers",
          needs=f"{BUFFERS} sc"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.device import Device
 from tilewright.kernels.error_bound import too_few
-from tilewright.kernels.family import MOST_LAYER_PIXELS, Blueprint, Config, Family, Param, Rule, too_many
+from tilewright.kernels.family import MOST_LAYER_PIXELS, Blueprint, Config, Family, Param, Rule
 from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.hopper import fallback
 from tilewright.kernels.hopper.blueprint import blueprint_of
@@ -19,7 +19,7 @@ from tilewright.kernels.split_k import combine_param
 from tilewright.kernels.tile import LAST, NONE, TWO_PASS, up_to
 from tilewright.kernels.untuned.nhwc import copy_remark, tap_chunks
 from tilewright.kernels.work import GpuWork
-from tilewright.problem import MATHS, Problem
+from tilewright.problem import Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 16, 18, 24, 32)
 WIDTHS = (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 144, 160, 192, 224, 256)
@@ -31,19 +31,16 @@ class Hopper(Family):
     """Convolutions in f16, bf16, i8, tf32, accurate and f8 on sm_90a."""
 
     name = "hopper"
-    widens = False
-    dtypes = ("f16", "bf16", "i8", "f8", "q8")  # and f32 if its math is not strict
+    precisions = ("f16", "bf16", "i8", "f8", "q8", "tf32", "accurate")
     examples = (
-        *(f"n1c48h9w8k40r3s3p1-{precision}-nhwc+bias" for precision in (*dtypes, *MATHS[1:])),
+        *(f"n1c48h9w8k40r3s3p1-{precision}-nhwc+bias" for precision in precisions),
         "n1c48h9w8k40r3s3p1-f16+bias", "n1c48h9w8k40r1s1-bf16+bias",
     )  # fmt: skip
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support what fits the tensor cores of sm_90."""
-        known, problem = (*self.dtypes, *MATHS[1:]), folded(problem)
-        if problem.precision not in known:
-            return f"it computes {', '.join(known)}, not {problem.precision}"
-        if reason := no_wgmma(device) or too_many(problem) or too_few(problem):
+        problem = folded(problem)
+        if reason := super().refuses(problem, device) or no_wgmma(device) or too_few(problem):
             return reason
         if raster_of(problem).places > MOST_LAYER_PIXELS:
             return f"its raster has more than {MOST_LAYER_PIXELS:,} places"

@@ -10,7 +10,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.hopper.finish import OWN, finish
 from tilewright.kernels.hopper.image import image_of
-from tilewright.kernels.hopper.layout import ALIGNMENT, layout
+from tilewright.kernels.hopper.layout import layout
 from tilewright.kernels.hopper.raster import Raster, patch_of, raster_of, tiles_of
 from tilewright.kernels.hopper.sum import COLUMNS, copied_parts, products, steps
 from tilewright.kernels.hopper.ways import GATHERED, SLID, TURNED, skewed, turns_runs
@@ -18,6 +18,7 @@ from tilewright.kernels.limits import RESERVED_SHARED, registers_at_most, regist
 from tilewright.kernels.products import E4M3, HALVES, TF32, THREE
 from tilewright.kernels.tensor_map import TensorMap
 from tilewright.kernels.tile import NONE
+from tilewright.kernels.wgmma import ALIGNMENT
 from tilewright.problem import Problem
 
 MOST_AHEAD = 4  # most tiles of a persistent block with data in flight

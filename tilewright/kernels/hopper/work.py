@@ -34,7 +34,7 @@ from tilewright.kernels.products import TF32, THREE, in_chunk
 from tilewright.kernels.split_k import stored_bytes
 from tilewright.kernels.tile import NONE
 from tilewright.kernels.untuned.nhwc import copied_bytes
-from tilewright.kernels.wgmma import BULK, EIGHTH, FETCH, LINE, LOOP, POWER, SENDING, SENDING_MORE
+from tilewright.kernels.wgmma import BANKS, BULK, EIGHTH, FETCH, LOOP, POWER, SENDING, SENDING_MORE
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -61,7 +61,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     tiling, combine = tiling_of(pr, device, cf), cf["combine"]
     steps, patches = most_steps(pr, cf), most_patches(pr, cf)
     teams, tile = cf["wm"] * cf["wn"], tiling.kb * tiling.nb
-    read = (64 + cf["bn"]) * 32 / LINE  # cycles to read the operands of a product
+    read = (64 + cf["bn"]) * 32 / BANKS  # cycles to read the operands of a product
     count = steps * teams * cf["chunks"] / 2 * (3 if parts_of(pr) == 2 else 1)  # products
     cycles = max(EIGHTH * cf["bn"] / 8, read)  # of one
     shared = ALONE + (1.0 - ALONE) / cf["cm"]
@@ -85,20 +85,19 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     return GpuWork(
         blocks=tiling.blocks, threads=tiling.threads, registers=registers(pr, cf), resident=cf["mb"],
         shared_bytes=tiling.shared_bytes, steps=steps, buffers=max(2, cf["stages"]),
-        fma=(count * 4 + promoted * teams * cf["bn"] / 2) / (teams + 1), shared_loads=0.0, global_loads=0.0,
+        fma=(count * 4 + promoted * teams * cf["bn"] / 2) / (teams + 1),
         staging=60.0 + (gathering if gathered else by_threads / tiling.threads * copy_slots)
         + steps / cf["batch"] * 16.0,
         epilogue=40.0 + _storing(pr, cf, runs),
-        wavefronts=0.6 * (count * read + (x_bytes + w_bytes) / LINE),
+        wavefronts=0.6 * (count * read + (x_bytes + w_bytes) / BANKS),
         load_bytes=BULK * (w_bytes * shared + (2.0 * size * pr.cg * tiling.nb if gathered else x_copied)),
         store_sectors=tile * stored / 32 / cf["sc"] * (NARROW if words else 1.0),
         dram_bytes=float(least_bytes(pr, device) - pr.w_bytes + filters),
         fetch=FETCH if tiling.image else 1.0, stays=tiling.stays,
-        cluster_shares=1, cluster_blocks=cf["sc"] * cf["cm"], shares=cf["sg"],  # shares meet in ``epilogue``
+        cluster_blocks=cf["sc"] * cf["cm"], shares=cf["sg"],  # shares meet in ``epilogue``
         combine=combine, partial_bytes=0.0 if combine == NONE else 4.0 * tile * tiling.blocks / cf["sc"],
         tile_bytes=4.0 * tile,
         useful=pr.n * pr.p * pr.q * pr.kg / (tiling.px_tiles * tiling.nb * tiling.k_tiles * tiling.kb),
-        register_intensity=0.0,
         block_intensity=2.0 * tile * deep * size / (tiling.w_bytes + tiling.x_bytes * patches / steps),
         more_launches=int(copied) + 2 * looks,
         more_bytes=float((1 + looks) * pr.x_bytes + moved) if copied else 0.0,

@@ -59,9 +59,8 @@ class Kn2row(Family):
     """Last layers on tensor cores."""
 
     name = "kn2row"
-    dtypes, takes_tf32 = ("f16", "bf16", "i8", "q8"), True
-    examples = tuple(f"n2c40h9w11k2r3s3p1-{precision}-nhwc+bias" for precision in (*dtypes, "tf32"))
-    widens = False
+    precisions = ("f16", "bf16", "i8", "q8", "tf32")
+    examples = tuple(f"n2c40h9w11k2r3s3p1-{precision}-nhwc+bias" for precision in precisions)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support layers of few output channels, on a device that has tensor cores."""

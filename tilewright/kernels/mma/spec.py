@@ -6,7 +6,7 @@ from tilewright.arithmetic import ceil_div, offset64
 from tilewright.device import Device
 from tilewright.device.architectures import mma_f64
 from tilewright.kernels.error_bound import too_few
-from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values, too_many
+from tilewright.kernels.family import Blueprint, Config, Family, Launch, Param, Rule, Values
 from tilewright.kernels.fold import folded, of_layer
 from tilewright.kernels.limits import blocks_param, no_tensor_cores, thin_groups, too_wide
 from tilewright.kernels.mma.rules import RULES
@@ -48,7 +48,7 @@ from tilewright.kernels.untuned import COLUMNS, IN_ORDER
 from tilewright.kernels.untuned.nhwc import copied_bytes, copied_first, copy_of, copy_remark
 from tilewright.kernels.word import dtype_code, word_bytes
 from tilewright.kernels.work import GpuWork
-from tilewright.problem import MATHS, Problem
+from tilewright.problem import Problem
 
 SHARES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 24, 32)
 
@@ -57,23 +57,17 @@ class Mma(Family):
     """Convolution on tensor cores."""
 
     name = "mma"
-    widens = False
-    dtypes = ("f16", "bf16", "i8", "f8", "q8", "f64")  # and f32 if its math is not strict
-    examples = tuple(f"n1c48h9w8k40r3s3p1-{precision}-nhwc+bias" for precision in (*dtypes, *MATHS[1:]))
+    precisions = ("f16", "bf16", "i8", "f8", "q8", "f64", "tf32", "accurate")
+    examples = tuple(f"n1c48h9w8k40r3s3p1-{precision}-nhwc+bias" for precision in precisions)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support what fits tensor cores, on a device that has them."""
         pr = folded(problem)
-        if pr.dtype == "f32" and pr.math == "strict":
-            known = ", ".join((*self.dtypes, *MATHS[1:]))
-            return f"it computes {known}, not f32: tensor cores have no such products"
-        if pr.dtype != "f32" and (reason := super().refuses(problem, device)):
-            return reason
-        if reason := no_tensor_cores(device):
+        if reason := super().refuses(pr, device) or no_tensor_cores(device):
             return reason
         if pr.dtype == "f64" and device.is_cuda and not mma_f64(device.capability):
             return "the device's tensor cores multiply f64 no faster than its threads, if at all"
-        return too_many(pr) or too_wide(pr) or too_few(pr) or thin_groups(pr)
+        return too_wide(pr) or too_few(pr) or thin_groups(pr)
 
     def inner(self, problem: Problem, device: Device) -> Problem:
         """The problem with columns turned into channels, where these are whole folds (fold.py)."""

@@ -82,7 +82,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         load_bytes=float(x_bytes * _missed(pr, device, cf, tiling) + w_bytes),
         store_sectors=tiling.tile * (ALONE * useful if lone else out_bytes / min(32, run)),
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        cluster_shares=cf["sc"], cluster_blocks=1, shares=cf["sg"], combine=combine,
+        cluster_shares=cf["sc"], shares=cf["sg"], combine=combine,
         partial_bytes=0.0 if combine == NONE else tile_bytes * tiling.tiles * cf["sg"],
         tile_bytes=tile_bytes, useful=useful,
         register_intensity=2.0 * 256 * pieces / (16 * (cf["mt"] + cf["nt"])),

@@ -50,9 +50,7 @@ class Planar(Family):
     """1x1 layers of planes that begin anywhere, on sm_90a."""
 
     name = "planar"
-    widens = False
-    dtypes = ("f16", "bf16")
-    takes_tf32 = True
+    precisions = ("f16", "bf16", "tf32")
     examples = (
         "n3c136h7w7k40r1s1-f16+bias+add0.5+relu", "n2c132h6w7k68r1s1-bf16+silu", "n3c68h5w5k36r1s1-tf32+bias",
     )  # fmt: skip

@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.family import Values
 from tilewright.kernels.products import paired
+from tilewright.kernels.wgmma import ALIGNMENT, BANKS, BARRIER, SUM_BYTES, TEAM
 from tilewright.problem import DTYPE_BYTES, Problem
 
 ROW = 128  # bytes of the filter's row in a step, which wgmma swizzles
-SUM_BYTES = 4
-TEAM = 64  # pixels of a warpgroup
-LINE = 128  # bytes to which planes of a step are rounded up
 BESIDE = 16  # bytes that lanes may read past the last plane
-BARRIERS = 16  # bytes of a step's two
-ALIGNMENT = 1024  # of swizzled rows
 FRAGMENTS = 16  # registers of a lane's words of a step
 MARGIN = 28  # registers besides those and the sums
 APART = 10  # more in tf32, where two pixels are seen apart, and
@@ -83,13 +79,13 @@ def tiling_of(pr: Problem, cf: Values) -> PlanarTiling:
     ni, bn, stages, sc = cf["ni"], cf["bn"], cf["stages"], cf["sc"]
     k_tiles = ceil_div(pr.k, bn)
     w_bytes = bn * ROW
-    x_bytes = round_up(ni * ROW * plane(pr) + BESIDE, LINE)
+    x_bytes = round_up(ni * ROW * plane(pr) + BESIDE, BANKS)
     tile_bytes = ni * bn * plane(pr) * (SUM_BYTES if sc > 1 else DTYPE_BYTES[pr.dtype_out])
     tiles, buffers = tiles_of(pr, cf), stages * (w_bytes + x_bytes)
     tile_from = buffers if cf["turns"] > 1 else 0
-    bars_from = round_up(max(buffers, tile_from + tile_bytes), LINE)
+    bars_from = round_up(max(buffers, tile_from + tile_bytes), BANKS)
     return PlanarTiling(
         k_tiles=k_tiles, tiles=tiles, blocks=ceil_div(tiles, cf["turns"]) * sc, w_bytes=w_bytes,
         x_bytes=x_bytes, x_from=stages * w_bytes, tile_from=tile_from, bars_from=bars_from,
-        shared_bytes=bars_from + BARRIERS * stages + ALIGNMENT,
+        shared_bytes=bars_from + 2 * BARRIER * stages + ALIGNMENT,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
 from tilewright.kernels.planar.tile import ROW, plane, registers, steps, teams, threads, tiling_of
 from tilewright.kernels.products import paired
-from tilewright.kernels.wgmma import BULK, EIGHTH, FETCH, LINE, LOOP, POWER, SENDING, SENDING_MORE
+from tilewright.kernels.wgmma import BANKS, BULK, EIGHTH, FETCH, LOOP, POWER, SENDING, SENDING_MORE
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -29,7 +29,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     of_block, need, share = threads(pr, ni, cf["sender"]), registers(pr, cf), ceil_div(steps(pr), sc)
     warps, outputs = 4 * teams(pr, ni), ni * bn * plane(pr)
     words = share * PERMUTED * (1.5 if paired(pr) and plane(pr) % 2 else 1.0)  # that a thread reads
-    read = bn * 32 / LINE  # cycles to read the filter's part of a product
+    read = bn * 32 / BANKS  # cycles to read the filter's part of a product
     products = share * teams(pr, ni) * PRODUCTS
     x_bytes, w_bytes = float(ni * ROW * plane(pr)), float(tiling.w_bytes)
     own = bn / 2 * 6.0 if sc == 1 else bn / 2 * 1.5  # to finish sums, or to write them to the tile
@@ -46,12 +46,12 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         turn_cycles=max(COPYING / cf["stages"], LOOP, sending, alone) + waits,
         fma=4.0 * share * PRODUCTS, shared_loads=words, staging=60.0 + share * (PERMUTED + 16.0),
         epilogue=40.0 + own + met,
-        wavefronts=(words + meeting) * warps + 0.6 * (products * read + share * (x_bytes + w_bytes) / LINE),
+        wavefronts=(words + meeting) * warps + 0.6 * (products * read + share * (x_bytes + w_bytes) / BANKS),
         load_bytes=BULK * share * (x_bytes + w_bytes),
         store_sectors=BULK * outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        fetch=FETCH, stays=cf["turns"] > 1, cluster_shares=1, cluster_blocks=sc, tile_bytes=4.0 * outputs,
-        useful=pr.z_elements / (outputs * tiling.tiles), register_intensity=0.0,
+        fetch=FETCH, stays=cf["turns"] > 1, cluster_blocks=sc, tile_bytes=4.0 * outputs,
+        useful=pr.z_elements / (outputs * tiling.tiles),
         block_intensity=2.0 * ROW * outputs / (x_bytes + w_bytes),
         tensor_cycles=products * product,
     )  # fmt: skip

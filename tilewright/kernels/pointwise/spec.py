@@ -58,9 +58,7 @@ class Pointwise(Family):
     """1x1 layers of nchw as it is, in f16, bf16 and tf32, on sm_90a."""
 
     name = "pointwise"
-    widens = False
-    dtypes = ("f16", "bf16")
-    takes_tf32 = True
+    precisions = ("f16", "bf16", "tf32")
     examples = (
         "n3c136h4w6k40r1s1-f16+bias+add0.5+relu", "n2c132h8w9k68r1s1-bf16+silu", "n2c34h6w6k33r1s1-tf32+bias",
     )  # fmt: skip

@@ -11,16 +11,13 @@ from tilewright.kernels.family import Values
 from tilewright.kernels.limits import PRODUCT, registers_at_most, registers_handed
 from tilewright.kernels.products import in_chunk
 from tilewright.kernels.untuned.thin import plane_thinned
+from tilewright.kernels.wgmma import ALIGNMENT, BARRIER, SUM_BYTES, TEAM
 from tilewright.problem import DTYPE_BYTES, Problem
 
-TEAM = 64  # pixels of a warpgroup
-LINE = 128  # bytes of a plane: a span
+SPAN = 128  # bytes of a plane
 PIECE = 16  # bytes
 BOX = 8  # rows of which a box has a multiple: their bytes are one of 128, at which it may begin
 PART = 32  # output channels that go to y at once
-SUM_BYTES = 4
-BARRIER = 8  # bytes: two of each buffer, and one of each step of a filter that stays
-ALIGNMENT = 1024  # of swizzled rows
 FRAGMENT = 8  # registers of a set of fragments: words of a product, and what is read for it ahead
 MARGIN = 42  # registers besides those and the sums
 ADDING = 8  # more where bias or z is added
@@ -53,12 +50,12 @@ def boxes(pr: Problem, chunks: int) -> bool:
 
 def row_bytes(pr: Problem) -> int:
     """Bytes of a span in shared memory (ROW_BYTES): of strands a piece more, since most begin within one."""
-    return LINE + PIECE * (strands(pr) > 1)
+    return SPAN + PIECE * (strands(pr) > 1)
 
 
 def span(pr: Problem) -> int:
     """Pixels of a span (SPAN_PIXELS)."""
-    return LINE // DTYPE_BYTES[pr.dtype]
+    return SPAN // DTYPE_BYTES[pr.dtype]
 
 
 def spans(pr: Problem, cf: Values) -> int:

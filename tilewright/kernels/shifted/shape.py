@@ -7,11 +7,10 @@ from math import gcd
 
 from tilewright.arithmetic import ceil_div, round_up
 from tilewright.kernels.products import in_chunk, paired
+from tilewright.kernels.wgmma import BANKS, TEAM
 from tilewright.problem import DTYPE_BYTES, Problem
 
-TEAM = 64  # pixels of a warpgroup
 EIGHT = 8  # outputs: parts of a row are a multiple of them
-BANKS = 128  # bytes of a row of all banks
 MOST_RUN = 16  # bytes that a thread stores at once
 
 

@@ -24,7 +24,7 @@ from tilewright.kernels.limits import (
 )
 from tilewright.kernels.products import in_chunk, packer_of, products_define, tf32_or_plain
 from tilewright.kernels.shifted.registers import fits, hands_on, registers_to_send
-from tilewright.kernels.shifted.shape import TEAM, Shape, columns
+from tilewright.kernels.shifted.shape import Shape, columns
 from tilewright.kernels.shifted.tile import (
     PIECE,
     ShiftedTiling,
@@ -44,6 +44,7 @@ from tilewright.kernels.split_k import operands
 from tilewright.kernels.tile import NONE, View, image_defines, layer_defines, pointwise, up_to
 from tilewright.kernels.untuned import pack_rows
 from tilewright.kernels.untuned.nhwc import copied_first, copy_as_is
+from tilewright.kernels.wgmma import TEAM
 from tilewright.kernels.word import dtype_code
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import Problem
@@ -60,9 +61,7 @@ class Shifted(Family):
     """Convolutions of nchw as it is, in f16, bf16 and tf32, on sm_90a."""
 
     name = "shifted"
-    widens = False
-    dtypes = ("f16", "bf16")
-    takes_tf32 = True
+    precisions = ("f16", "bf16", "tf32")
     examples = (
         "n2c72h10w12k40r3s3p1-f16+bias+add0.5+relu", "n1c68h9w8k36r3s3p1u2-bf16+silu",
         "n1c40h6w10k33r3s3p1-tf32+bias",

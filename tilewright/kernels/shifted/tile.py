@@ -8,12 +8,11 @@ from tilewright.arithmetic import ceil_div, round_up
 from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.products import in_chunk
-from tilewright.kernels.shifted.shape import BANKS, Shape, columns
+from tilewright.kernels.shifted.shape import Shape, columns
+from tilewright.kernels.wgmma import ALIGNMENT, BANKS, BARRIER
 from tilewright.problem import Problem
 
 PIECE = 16  # bytes
-BARRIERS = 16  # bytes of a buffer's two
-ALIGNMENT = 1024  # of swizzled rows
 
 
 def channels(pr: Problem, chunks: int) -> int:
@@ -72,7 +71,6 @@ class ShiftedTiling:
     overlays these, in numbers; ``x_from``, ``bars_from``: where runs and barriers begin.
     """
 
-    k_tiles: int
     tiles: int
     w_bytes: int
     x_bytes: int
@@ -92,7 +90,7 @@ def tiling_of(pr: Problem, cf: Values) -> ShiftedTiling:
     sums = 0 if cf["stay"] else bn * tile_pitch * 4
     bars_from = round_up(max(x_from + cf["xs"] * x_bytes, sums), BANKS)
     return ShiftedTiling(
-        k_tiles=k_tiles(pr, cf), tiles=tiles(pr, cf),
+        tiles=tiles(pr, cf),
         w_bytes=w_bytes, x_bytes=x_bytes, tile_pitch=tile_pitch, x_from=x_from, bars_from=bars_from,
-        shared_bytes=bars_from + BARRIERS * (cf["stages"] + cf["xs"]) + ALIGNMENT,
+        shared_bytes=bars_from + 2 * BARRIER * (cf["stages"] + cf["xs"]) + ALIGNMENT,
     )  # fmt: skip

@@ -18,7 +18,7 @@ from tilewright.kernels.shifted.tile import (
     steps,
     tiling_of,
 )
-from tilewright.kernels.wgmma import BULK, EIGHTH, FETCH, LINE, LOOP, POWER, SENDING, SENDING_MORE
+from tilewright.kernels.wgmma import BANKS, BULK, EIGHTH, FETCH, LOOP, POWER, SENDING, SENDING_MORE
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
@@ -54,7 +54,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     loads = rows * of_tap * 4 * (words / 2 if paired(pr) else pr.s)  # of a thread
     apart = 4 * pr.h * pr.w % PIECE  # bytes from a lane's first plane to the next lane's
     conflicts = float(max(1 + (apart > 0), min(pr.stride[1], 4)))
-    read = bn * 32 / LINE  # cycles to read the filter's part of a product
+    read = bn * 32 / BANKS  # cycles to read the filter's part of a product
     products = taps * tall * shape.teams * of_tap
     deep = patches * channels(pr, chunks)  # channels of the sum
     x_bytes, w_bytes = deep * shape.sent, share * float(tiling.w_bytes)
@@ -74,11 +74,11 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         fma=4.0 * taps * tall * of_tap, shared_loads=loads,
         staging=60.0 + loads * (WORD + (0.0 if paired(pr) else ROUNDED)) + rows * STEP,
         epilogue=40.0 + own + runs_out * (STORED * run + ADDED * sc),
-        wavefronts=loads * conflicts * warps + 0.6 * (products * read + (x_bytes + w_bytes) / LINE),
+        wavefronts=loads * conflicts * warps + 0.6 * (products * read + (x_bytes + w_bytes) / BANKS),
         load_bytes=BULK * (x_bytes + w_bytes), store_sectors=outputs * DTYPE_BYTES[pr.dtype_out] / 32 / sc,
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
-        fetch=FETCH, stays=bool(cf["stay"]), cluster_shares=1, cluster_blocks=sc, tile_bytes=4.0 * outputs,
-        useful=pr.z_elements / (outputs * tiling.tiles), register_intensity=0.0,
+        fetch=FETCH, stays=bool(cf["stay"]), cluster_blocks=sc, tile_bytes=4.0 * outputs,
+        useful=pr.z_elements / (outputs * tiling.tiles),
         block_intensity=2.0 * outputs * pr.r * pr.s * deep * DTYPE_BYTES[pr.dtype] / (x_bytes + w_bytes),
         tensor_cycles=products * product,
     )  # fmt: skip

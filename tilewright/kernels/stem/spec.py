@@ -49,9 +49,8 @@ class Stem(Family):
     """First layers on tensor cores."""
 
     name = "stem"
-    dtypes, takes_tf32 = ("f16", "bf16", "i8", "q8"), True
-    examples = tuple(f"n2c3h17w22k20r5s5p2u2-{precision}-nhwc+bias" for precision in (*dtypes, "tf32"))
-    widens = False
+    precisions = ("f16", "bf16", "i8", "q8", "tf32")
+    examples = tuple(f"n2c3h17w22k20r5s5p2u2-{precision}-nhwc+bias" for precision in precisions)
 
     def refuses(self, problem: Problem, device: Device) -> str | None:
         """Support layers whose whole sum takes few products, on a device that has tensor cores."""

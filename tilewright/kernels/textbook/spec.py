@@ -59,7 +59,7 @@ class Textbook(Family):
 
     name = "textbook"
     races = False
-    dtypes = ("f32", *HALVES)
+    precisions = ("f32", *HALVES)
     examples = ("n1c6h14w13k5r3s3-f32+bias", *(f"n1c40h6w7k35r1s1-{dtype}+bias" for dtype in HALVES))
 
     def refuses(self, problem: Problem, device: Device) -> str | None:

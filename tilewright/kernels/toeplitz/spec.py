@@ -49,9 +49,8 @@ class Toeplitz(Family):
     """Depthwise layers on tensor cores."""
 
     name = "toeplitz"
-    dtypes, takes_tf32 = ("f16", "bf16", "f8", "i8", "q8"), True
-    examples = tuple(f"n2c16h9w11k16r3s3p1g16-{precision}-nhwc+bias" for precision in (*dtypes, "tf32"))
-    widens = False
+    precisions = ("f16", "bf16", "f8", "i8", "q8", "tf32")
+    examples = tuple(f"n2c16h9w11k16r3s3p1g16-{precision}-nhwc+bias" for precision in precisions)
     plain = False  # inputs of a window that an output does not depend on are multiplied by zeros
 
     def refuses(self, problem: Problem, device: Device) -> str | None:

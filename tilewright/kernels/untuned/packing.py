@@ -13,11 +13,11 @@ from tilewright.problem import Problem
 IN_ORDER, COLUMNS, PAIRS = range(3)  # PACK_ORDER: of the output channels in a packed tile (filter.h)
 
 
-def spread(device: Device, items: int) -> tuple[int, dict[str, int]]:
-    """Return the number of blocks of an untuned kernel, and the defines of ``loop.h``."""
+def spread(device: Device, items: int, most: int = 0) -> tuple[int, dict[str, int]]:
+    """Return the blocks of an untuned kernel, at most ``most`` if given, and the defines of ``loop.h``."""
     cpu = not device.is_gpu
     threads = 1 if cpu else 256
-    blocks = max(1, min(device.units * (8 if cpu else 16), ceil_div(items, threads)))
+    blocks = max(1, min(most or device.units * (8 if cpu else 16), ceil_div(items, threads)))
     return blocks, dict(MAX_THREADS=threads, THREADS_ALL=blocks * threads, CHUNKED=int(cpu))
 
 

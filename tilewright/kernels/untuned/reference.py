@@ -28,7 +28,7 @@ class Reference(Family):
     """f64 sums directly from the formula; supports every problem on every device."""
 
     name = "reference"
-    widens = False
+    precisions = PRECISIONS
     tunable = races = False
     examples = tuple(f"n1c5h7w6k4r3s3p1-{precision}+bias" for precision in PRECISIONS)
 

@@ -17,6 +17,11 @@ PEAK_FLOATS = 256
 CODE_BYTES = 256 << 10  # an H100's second-level instruction cache has 128 KB
 
 
+def _few(device: Device) -> int:
+    """Blocks of which each thread's figures go to the host: one a unit."""
+    return max(device.units, 8)
+
+
 def check(problem: Problem, device: Device) -> Blueprint:
     """Return the launch that compares y with the reference: buffers y, ref, size, limits, found.
 
@@ -24,7 +29,7 @@ def check(problem: Problem, device: Device) -> Blueprint:
     In strict math an infinity must have the sign of the reference's, and NaN must be NaN.
     """
     elements = problem.y_elements
-    blocks, defines = spread(device, elements)
+    blocks, defines = spread(device, elements, _few(device))
     defines |= dict(ELEMENTS=elements, OFFSET64=offset64(8 * elements))
     defines |= dict(DTYPE=dtype_code(problem.portable), Y_I8=int(problem.dtype_out == "i8"))
     defines["ALIKE"] = int(problem.math == "strict")
@@ -43,7 +48,7 @@ def same(problem: Problem, device: Device) -> Blueprint:
     """Return the launch that counts differing words of two outputs: buffers a, b, found."""
     word = gcd(4, problem.y_bytes)
     words = problem.y_bytes // word
-    blocks, defines = spread(device, words)
+    blocks, defines = spread(device, words, _few(device))
     launch = Launch("same", (blocks, 1, 1), (defines["MAX_THREADS"], 1, 1), ("a", "b", "found"))
     defines |= dict(ELEMENTS=words, WORD_BYTES=word, OFFSET64=offset64(8 * words))
     return Blueprint("same.cu", tuple(defines.items()), (launch,), packed_bytes=0)
