@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from here import ALL, DEVICES, KERNELS, agrees, computed, numbers, put
 
+from tilewright.arguments.named import NAMED
 from tilewright.errors import CompileError, DeviceError
 from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import Config, Family
-from tilewright.kernels.named import NAMED
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem
 from tilewright.runtime import open_runtime

@@ -19,12 +19,12 @@ import pytest
 from here import DEVICES, GPU, agrees, computed
 from pairs import facts, fewest, pairs
 
+from tilewright.arguments.named import NAMED
 from tilewright.device import Device, DeviceType
 from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.family import Config, Family
 from tilewright.kernels.gemm.product import product, tiling_of
 from tilewright.kernels.gemm.work import LAST_TURN, REST, stream_of
-from tilewright.kernels.named import NAMED
 from tilewright.kernels.tile import TWO_PASS
 from tilewright.plans.plan import Plan
 from tilewright.problem import Problem

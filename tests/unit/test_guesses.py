@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tilewright.device import for_architecture
-from tilewright.dispatch.guesses import ranked_for
+from tilewright.dispatch.kept_guesses import ranked_for
 from tilewright.kernels import FAMILIES, family_of
 from tilewright.kernels.direct.spec import Direct
 from tilewright.problem import Problem

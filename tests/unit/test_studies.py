@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from tilewright.arguments.named import find
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.cli import main
 from tilewright.device import for_architecture
 from tilewright.errors import ConfigError, ProblemError, RunError
 from tilewright.floor import floor_us
 from tilewright.kernels import family_of
-from tilewright.kernels.named import find
 from tilewright.problem import Problem
 from tilewright.profiling.figures import Figure, KernelProfile, Profile
 from tilewright.record import Check, Measurement

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.arguments.named import NAMED, find
 from tilewright.device import ARCHITECTURES, for_architecture
 from tilewright.errors import ConfigError
 from tilewright.floor import floor
 from tilewright.kernels import FAMILIES, family_of, pick
 from tilewright.kernels.family import Config
-from tilewright.kernels.named import NAMED, find
 from tilewright.kernels.textbook.spec import STEP_NAMES
 from tilewright.problem import Problem
 from tilewright.search.model import estimate

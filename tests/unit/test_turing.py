@@ -12,7 +12,7 @@ import pytest
 from every_family import taken
 
 from tilewright.device import for_architecture
-from tilewright.dispatch.guesses import ranked_for
+from tilewright.dispatch.kept_guesses import ranked_for
 from tilewright.errors import CompileError
 from tilewright.kernels import FAMILIES, pick
 from tilewright.kernels.family import Config, Family

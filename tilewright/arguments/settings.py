@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from tilewright.arguments.named import find
 from tilewright.arithmetic import as_integer
 from tilewright.errors import ConfigError, StoreError, a_kind, shown
 from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
-from tilewright.kernels.named import find
 from tilewright.problem import Problem
 from tilewright.store import Store
 from tilewright.tuning.budget import Budget

@@ -22,7 +22,7 @@ def configs(layer: Layer = None, json_file: options.JsonFile = None) -> None:
     They are the steps of published optimisation ladders, from plain to fast. Run one with
     'tilewright run LAYER --config NAME'.
     """
-    from tilewright.kernels.named import NAMED
+    from tilewright.arguments.named import NAMED
 
     problem = None if layer is None else options.layer(layer).problem
     outputs.check({"--json": json_file})

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from tilewright.device import Device
-from tilewright.dispatch.guesses import ranked_for
+from tilewright.dispatch.kept_guesses import ranked_for
 from tilewright.errors import ConfigError, ProblemError, StoreError, warn_once
 from tilewright.hints import alike, likely
 from tilewright.kernels import FAMILIES, PLAIN, pick

@@ -13,7 +13,7 @@ from tilewright.kernels.word import word_bytes
 from tilewright.problem import DTYPE_BYTES, Problem
 
 SUM_THREADS = 256
-ALONE = 2.0  # sectors that take as long as a number stored by itself (2,700 trials of mma; H100, H200)
+ALONE_SECTORS = 2.0  # sectors that take as long as a number stored by itself (2,700 trials of mma)
 
 
 def may_combine(pr: Problem, shares: int, combine: int) -> bool:

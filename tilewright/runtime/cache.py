@@ -21,7 +21,7 @@ from tilewright.runtime.cache_folder import folder, keep
 
 SCHEMA = 1
 POCL = "pocl"  # PoCL's folder, below ours
-GUESSES = "guesses"  # likewise, the folder of the model's choices: see dispatch/guesses.py
+GUESSES = "guesses"  # likewise, the folder of the model's choices: see dispatch/kept_guesses.py
 _MAX_BYTES = 64 << 20
 _LIMIT_MIB = 1024  # of compiled kernels, unless TILEWRIGHT_CACHE_MIB says otherwise
 _TEMPORARY = "tempfile"  # how the names of files begin that PoCL has while it compiles

@@ -13,7 +13,7 @@ LAYERS = tuple(
     for layer in shapes.load(["yolo9000", "resnet"])
 )
 SHRINKING = tuple(layer for layer in LAYERS if layer.name in ("R2", "R6", "R9", "R12", "Y12", "Y18"))
-ALONE = {"sw": 1, "sb": 1, "sc": 1, "sg": 1}
+UNDIVIDED = {"sw": 1, "sb": 1, "sc": 1, "sg": 1}
 MORE = (2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 16, 20, 22, 24, 32, 48, 64)
 LED_TO = (
     "Of each {} the four configs that the model ranks first are timed (in a quick run one); the fastest "
@@ -43,12 +43,12 @@ STUDY = Study(
         Steps(
             "The sum over C, split at each level", SHRINKING,
             (
-                Step("none", family="direct", pin=ALONE, cpu_pin={"sg": 1}),
-                Step("warp", family="direct", pin={**ALONE, "sw": (2, 4, 8)}),
-                Step("block", family="direct", pin={**ALONE, "sb": (2, 4, 8)}),
+                Step("none", family="direct", pin=UNDIVIDED, cpu_pin={"sg": 1}),
+                Step("warp", family="direct", pin={**UNDIVIDED, "sw": (2, 4, 8)}),
+                Step("block", family="direct", pin={**UNDIVIDED, "sb": (2, 4, 8)}),
                 Step("cluster", "a GPU has these since Hopper; the thesis's had none", family="direct",
-                     pin={**ALONE, "sc": (2, 4, 8)}),
-                Step("grid", "the thesis's choice", family="direct", pin={**ALONE, "sg": MORE},
+                     pin={**UNDIVIDED, "sc": (2, 4, 8)}),
+                Step("grid", "the thesis's choice", family="direct", pin={**UNDIVIDED, "sg": MORE},
                      cpu_pin={"sg": (2, 4, 8, 16)}),
             ),
             note=LED_TO.format("level"),

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from tilewright.arguments.named import find
 from tilewright.bench.contest import Entered, offered, true_answer
 from tilewright.checking.inputs import Inputs, normal_inputs
 from tilewright.checking.verify import Verifier
@@ -16,7 +17,6 @@ from tilewright.errors import CompileError, ConfigError, ProblemError, RunError,
 from tilewright.kernels import family_of
 from tilewright.kernels.config import Config
 from tilewright.kernels.family import Family
-from tilewright.kernels.named import find
 from tilewright.measuring.rounds import Limits, measure
 from tilewright.peers import PEERS, Peer, Setting, applicable, usual
 from tilewright.plans.plan import Plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.kernels.named import NAMED
+from tilewright.arguments.named import NAMED
 from tilewright.studies.study import Step, Steps, Study, StudyLayer
 
 TOY = StudyLayer(

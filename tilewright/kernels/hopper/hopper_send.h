@@ -4,11 +4,11 @@
 //   barrier    number       a phase ends when                                        who waits for it
 //   W_FULL     STAGES       the bytes of a batch have come (one thread expects them;  who multiplies
 //                           JOINT: and those of its patches)
-//   W_EMPTY    STAGES       each warp that multiplies, of all blocks that share the   the sender, before it sends anew
+//   W_EMPTY    STAGES       each warp that multiplies, of all blocks that share the   who sends, before it refills it
 //                           copy, is done with the batch
 //   X_FULL     X_BARS       MAPPED: the bytes of a patch have come; else 96 threads   who multiplies
 //                           have copied their parts
-//   X_EMPTY    X_BARS       each warp that multiplies is done with the patch          the sender, or who copies
+//   X_EMPTY    X_BARS       each warp that multiplies is done with the patch          who sends or copies, likewise
 //   FIRST      1            the first patch is there: by bytes (EARLY), or all        who multiplies
 //                           threads but the sender's warp have copied their parts
 //   RAW_FULL   RAW_STAGES   a run of pixels that is to be turned has come             who turns

@@ -45,7 +45,7 @@ MEETING = 1500.0  # cost of combining the sums of a cluster in shared memory, in
 MEETING_FOURS = 1250.0  # the same if each thread sends its sums itself (A/B of both)
 NARROW = 1.5  # relative time of a sector stored from registers, 4 bytes a thread: 32 contiguous bytes
 AGAIN = 0.5  # relative time of a byte of patches that are copied again per tap (231 configs of 11 layers)
-ALONE = 0.9  # share of a byte's time that sharing it in a cluster does not save
+UNSHARED = 0.9  # share of a byte's time that sharing it in a cluster does not save
 SKEWED_ROW = 5.0  # copy-engine cycles per channel of a span that begins anywhere (859 trials of 6 layers)
 MOVING = 6.0  # cycles to move sums, per column of them (the same)
 DRAIN = 60.0  # cycles from the last product until its sums can be promoted (guess)
@@ -64,7 +64,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
     read = (64 + cf["bn"]) * 32 / BANKS  # cycles to read the operands of a product
     count = steps * teams * cf["chunks"] / 2 * (3 if parts_of(pr) == 2 else 1)  # products
     cycles = max(EIGHTH * cf["bn"] / 8, read)  # of one
-    shared = ALONE + (1.0 - ALONE) / cf["cm"]
+    shared = UNSHARED + (1.0 - UNSHARED) / cf["cm"]
     again = AGAIN if cf["x"] == TAPWISE else 1.0
     w_bytes, x_bytes = steps * tiling.w_bytes, patches * tiling.x_bytes * again
     stored = 4 if combine != NONE else stored_bytes(pr, combine)

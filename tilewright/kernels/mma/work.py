@@ -29,7 +29,7 @@ from tilewright.kernels.products import (
     THREE,
     in_chunk,
 )
-from tilewright.kernels.split_k import ALONE, alone
+from tilewright.kernels.split_k import ALONE_SECTORS, alone
 from tilewright.kernels.tile import NONE, ProductTiling
 from tilewright.kernels.untuned.nhwc import copied_bytes
 from tilewright.kernels.word import word_bytes
@@ -80,7 +80,7 @@ def work_of(pr: Problem, device: Device, cf: Values) -> GpuWork:
         wavefronts=WAVEFRONT * (waves * warps + (x_bytes * (1 + cf["l1"]) + w_bytes) / 128
                                 + _far_lines(pr, cf, tiling, steps)),
         load_bytes=float(x_bytes * _missed(pr, device, cf, tiling) + w_bytes),
-        store_sectors=tiling.tile * (ALONE * useful if lone else out_bytes / min(32, run)),
+        store_sectors=tiling.tile * (ALONE_SECTORS * useful if lone else out_bytes / min(32, run)),
         dram_bytes=float(pr.x_bytes + pr.w_bytes + pr.y_bytes),
         cluster_shares=cf["sc"], shares=cf["sg"], combine=combine,
         partial_bytes=0.0 if combine == NONE else tile_bytes * tiling.tiles * cf["sg"],

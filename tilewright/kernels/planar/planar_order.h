@@ -7,8 +7,8 @@
 //   PLANE_HALVES   odd   2 mod 4   4 mod 8   8 mod 16   0 mod 16
 //   APART          16    8         4         2          1
 //
-// Planes of an odd number of halves begin in the middle of a word every other time; there a lane has pairs of
-// neighbouring channels, of which the first begins at a word.
+// If a plane has an odd number of halves, every second plane begins in the middle of a word. Then a lane has channels
+// in pairs, c and c + 1, of which the plane of c begins at a word.
 //
 //   CHANNEL_OF(t, number)     number `number` (of OF_STEP / 4) of lane t
 //   CHANNEL_AT(place)         the same by its place in a row of the filter: as wgmma takes lanes' numbers along the sum

@@ -1,8 +1,9 @@
-// The tensor cores and the copy engine of sm_90a, for the planar family: who sends, and who multiplies.
+// The tensor cores and the copy engine of sm_90a, for the planar family: who sends (the producer), and who multiplies
+// (the consumers).
 //
 //   barrier   a phase ends when                               who waits for it
 //   FULL      the bytes of a step have come                   who multiplies
-//   EMPTY     each warp that multiplies is done with a step   who sends, before it sends anew
+//   EMPTY     each warp that multiplies is done with a step   who sends, before it refills it
 //
 // wgmma takes A from registers here: 64 pixels, a warp's 16 of them its lanes' pairs. Row g of its 16 is the first of
 // pair g and row g + 8 the second, so that one word of a plane has numbers of both; words of two channels are turned

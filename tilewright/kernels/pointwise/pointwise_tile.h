@@ -54,13 +54,14 @@ INLINE Origin find_origin(int id, int number) {
 #define ROW_BYTES (STRANDS > 1 ? 144 : 128)
 #define BOX_BYTES (OF_STRAND * ROW_BYTES)
 
-// Where a byte of a row of a span is, besides AHEAD. Pieces of 16 bytes are in other banks than those of other rows:
-// they are swizzled, or rows are a piece longer than all banks.
+// Where byte `byte` of row `row` of a span is, besides AHEAD. So that pieces of 16 bytes of different rows are in
+// different banks, rows of 128 bytes, as many as all banks have, are swizzled: the piece's number is xor-ed with the
+// row's, modulo 8. Rows of strands are a piece longer instead.
 #define SPOT(row, byte) (STRANDS > 1 ? (row) * ROW_BYTES + (byte) : (row) * 128 + ((byte) ^ (row) % 8 * 16))
 
-// Which of a team's pixels pixel h of a lane is, which has rows lane / 4 and lane / 4 + 8 of its warp's 16. Eight lanes
-// read two pieces of 16 bytes of a channel, in other banks than those of the other three channels that a warp reads:
-// pieces side by side where the channels are two apart (PAIRED), four apart where they follow each other.
+// Which of a team's 64 pixels a lane has as row lane / 4 + 8 h of its warp's 16 (h: 0 or 1). In one load a warp reads
+// four channels, eight lanes two pieces of 16 bytes of each, and no two of the eight pieces may meet in a bank. So the
+// two pieces are side by side where the channels are two apart (PAIRED), four apart where they follow each other.
 #define PIXEL_OF(warp, lane, h) \
     (PAIRED ? (warp) * 16 + (lane) / 4 * 2 + (h) : (h) * 32 + (lane) / 16 * 16 + (warp) * 4 + (lane) / 4 % 4)
 // Which row of a span a lane has in either half of product i, behind those of the lanes before it (LANE_CHANNELS

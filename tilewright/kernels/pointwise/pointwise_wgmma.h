@@ -1,8 +1,8 @@
-// The tensor cores of sm_90a, for the pointwise family: who sends, and who multiplies.
+// The tensor cores of sm_90a, for the pointwise family: who sends (the producer), and who multiplies (the consumers).
 //
 //   barrier   number   a phase ends when                                      who waits for it
 //   FULL      STAGES   a step's spans have come, and its filter               who multiplies
-//   EMPTY     STAGES   each warp that multiplies them is done                 their sender, before it sends anew
+//   EMPTY     STAGES   each warp that multiplies them is done                 who sends, before it refills it
 //   STAY      STEPS    where filters stay (KEEPS), that of a step has come    who multiplies
 //
 // Warpgroups that take tiles by turns (TURNS) begin to multiply one after the other: who waits for a phase of FULL must

@@ -53,8 +53,9 @@
 #define ODD (EVEN && PAD_L % 2)
 #define HALF_OF(s, h) (ODD + (s) * DIL_W + (h) * STR_W)
 #define WORDS (HALF_OF(S - 1, 1) / 2 + 1)
-// Of stride 2 lanes skip every other word, and meet in banks two and two; not if they read two words at once, from a
-// multiple of 8 bytes on: words k and k + 1, in the image or outside of it together.
+// With stride 2 the lanes of a warp read every other word: two meet in each bank. None do if a lane reads words k and
+// k + 1 in one load of 8 bytes. That takes an address that is a multiple of 8 bytes, and both words on the same side of
+// the image's edge.
 #define TWO(k) (STR_W == 2 && W % 4 == 0 && (k) % 2 == ((PAD_L + ODD) % 4 > 0) && (k) + 1 < WORDS)
 
 typedef struct {

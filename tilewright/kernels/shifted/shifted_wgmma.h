@@ -1,10 +1,11 @@
-// The tensor cores and the copy engine of sm_90a, for the shifted family: who sends, and who multiplies.
+// The tensor cores and the copy engine of sm_90a, for the shifted family: who sends (the producers), and who
+// multiplies (the consumers).
 //
 //   barrier   number     a phase ends when                                         who waits for it
 //   W_FULL    STAGES     the filters of a step have come                           who multiplies
-//   W_EMPTY   STAGES     each warp that multiplies is done with them               their sender, before it sends anew
+//   W_EMPTY   STAGES     each warp that multiplies is done with them               who sends, before it refills it
 //   X_FULL    X_STAGES   the planes of a run have come, all SENDERS' parts         who multiplies
-//   X_EMPTY   X_STAGES   each warp that multiplies has read them                   their senders
+//   X_EMPTY   X_STAGES   each warp that multiplies has read them                   who sends, likewise
 //
 // wgmma takes A from registers here: 64 pixels, a warp's 16 of them its lanes'. A step is a row of the filter over a
 // run of channels. Of a product's channels a lane reads what its two pixels have under all taps of the row, zeros where

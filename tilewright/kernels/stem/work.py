@@ -9,7 +9,7 @@ from tilewright.device import Device
 from tilewright.kernels.family import Values
 from tilewright.kernels.limits import resident
 from tilewright.kernels.products import INSTRUCTION
-from tilewright.kernels.split_k import ALONE, alone, left_bytes, stored_bytes
+from tilewright.kernels.split_k import ALONE_SECTORS, alone, left_bytes, stored_bytes
 from tilewright.kernels.stem.tile import (
     SECTOR,
     line_of,
@@ -83,7 +83,7 @@ def _sectors(pr: Problem, cf: Values, run: int) -> float:
     whole, lanes = meets(pr, cf) or line_of(pr, cf) % run == 0, 4 * turned(pr, cf)
     if pr.layout_out == "nhwc" or pools(pr, cf["combine"]):
         if alone(pr, nbytes):
-            return ALONE
+            return ALONE_SECTORS
         return STORED * nbytes / min(SECTOR, 4 * (run if whole else 1) * nbytes)
     numbers = lanes * run  # of a channel, that a store writes; neighbours, unless they are stored one by one
     times = 1 if whole else run  # stores for these
