@@ -28,7 +28,7 @@ try:
 except ImportError:
     sys.exit("this needs PyTorch: in tilewright's folder run pip install -e '.[torch]'")
 
-from pytorch_fuse import LAYERS, fuse  # noqa: E402
+from pytorch_fuse import fuse  # noqa: E402
 from pytorch_swap import prepare  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -161,7 +161,6 @@ def time_kind(kind: str, budget: str, device: str) -> dict[str, object]:
     want = network(x)
     allow_tf32(math == "tf32")
     pytorch = ways(network, x)
-    LAYERS.clear()
     ours = fuse(network, x, math)  # with ReLUs, shortcuts and the pool in the convolutions' plans
     start = time.perf_counter()
     plans = prepare(ours, x)

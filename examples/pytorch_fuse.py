@@ -63,8 +63,9 @@ def replace(traced, first, conv, modules, math):
         else:
             break
         chain.append(node)
-    name = f"tilewright_{len(LAYERS)}"
-    traced.add_submodule(name, Layer(conv, math, **epilogue))
+    one = Layer(conv, math, **epilogue)
+    name = f"tilewright_{one.place}"
+    traced.add_submodule(name, one)
     with traced.graph.inserting_before(chain[-1]):  # where a residual is there
         layer = traced.graph.call_module(name, tuple(given))
     layer.meta = chain[-1].meta

@@ -20,7 +20,10 @@ def is_plain(one):
     """Whether a module is a Conv2d that pads with zeros and computes no more than that."""
     if not isinstance(one, torch.nn.Conv2d) or one.padding_mode != "zeros":
         return False
-    if one._parameters.get("weight") is None:  # it is computed from others each time
+    weight = one._parameters.get("weight")
+    if weight is None or weight.dtype not in DTYPES:  # it is computed from others each time, or complex
+        return False
+    if one._buffers or one._modules:  # a subclass has more to keep
         return False
     names = "forward", "_conv_forward"  # a subclass with its own may pad x, or scale the weights, before
     return all(getattr(getattr(one, it), "__func__", None) is getattr(torch.nn.Conv2d, it) for it in names)
@@ -42,9 +45,9 @@ def layout_of(x):
 
 def problem(conv, x):
     """Return a Conv2d on an input of shape (N, C, H, W) as a Problem."""
-    layout, (n, c, h, w) = layout_of(x), x.shape
+    layout, (n, c, h, w), (k, _, r, s) = layout_of(x), x.shape, conv.weight.shape
     return tw.Problem(
-        n=n, c=c, h=h, w=w, k=conv.out_channels, r=conv.kernel_size[0], s=conv.kernel_size[1],
+        n=n, c=c, h=h, w=w, k=k, r=r, s=s,
         pad=padding(conv), stride=conv.stride, dilation=conv.dilation, groups=conv.groups,
         dtype=DTYPES[x.dtype], layout_in=layout, layout_out=layout,
         epilogue=Epilogue(bias=conv.bias is not None),

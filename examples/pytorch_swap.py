@@ -7,11 +7,15 @@ are no gradients: run it within ``torch.no_grad()``.
 
 Weights keep their names, so files of weights load as before. Those that are loaded, replaced or written to
 later are packed again at the next call. What PyTorch does not count as written is not noticed
-(``weight.data``, weights made in inference mode): then empty the Layer's ``planned``. A CUDA graph goes on
-with the filters that it was recorded with: compile again.
+(``weight.data``, ``weight.numpy()``, fused optimizers, weights made in inference mode): then empty the
+Layer's ``planned``. It has a packed filter for each size of input that came. A CUDA graph goes on with the
+filters that it was recorded with: compile again.
 """
 
+import itertools
 import sys
+import threading
+import weakref
 from dataclasses import replace
 from functools import partial
 
@@ -25,20 +29,29 @@ except ImportError:
     sys.exit("this example needs PyTorch: in tilewright's folder run pip install -e '.[torch]'")
 
 ORDERS = {"nchw": torch.contiguous_format, "nhwc": torch.channels_last}
-ASKED = None  # the problems of the layers that were called, while ``prepare`` asks for them
-LAYERS = []  # operators of PyTorch take tensors and numbers: a layer is its place in this list
+ASKED = threading.local()  # problems: of the layers that were called, while ``prepare`` asks for them
+PLACES = itertools.count()
+LAYERS = weakref.WeakValueDictionary()  # by their places: operators of PyTorch take tensors and numbers
 
 
 @torch.library.custom_op("tilewright::layer", mutates_args=())
-def run(x: torch.Tensor, z: torch.Tensor | None, layer: int, whole: bool = False) -> torch.Tensor:
-    """Compute a layer; torch.compile takes this call as it is."""
-    return LAYERS[layer].compute(x, z, whole)
+def run(
+    x: torch.Tensor, weight: torch.Tensor, z: torch.Tensor | None, place: int, whole: bool = False
+) -> torch.Tensor:
+    """Compute a layer; torch.compile takes this call as it is. ``weight`` is the layer's own."""
+    layer = LAYERS.get(place)
+    if layer is None or layer.weight.data_ptr() != weight.data_ptr():
+        raise RuntimeError(
+            "tilewright::layer: the weight is not that of the swapped layer. An exported program runs beside "
+            "its network only, and no network may write to weights while it runs"
+        )
+    return layer.compute(x, z, whole)
 
 
 @run.register_fake
-def shaped(x, z, layer, whole=False):
+def shaped(x, weight, z, place, whole=False):
     """Return what torch.compile has to know of the output: shape, dtype and layout."""
-    one = LAYERS[layer].problem(x, z, whole)
+    one = LAYERS[place].problem(x, z, whole)
     shape, order = (one.n, one.k, one.y_p, one.y_q), ORDERS[one.layout_out]
     return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=order)
 
@@ -55,13 +68,14 @@ class Layer(torch.nn.Module):
         super().__init__()
         object.__setattr__(self, "conv", conv.requires_grad_(False))  # no part of its own: weights keep names
         self._parameters, self.math, self.epilogue = conv._parameters, math, epilogue
-        self.place, self.planned, self.packed_of = len(LAYERS), {}, None
+        self.place, self.planned, self.packed_of = next(PLACES), {}, None
         self.behind, self.steps = {}, ()  # what ``Steps`` has it do as well: such fields, and the modules
-        LAYERS.append(self)
+        LAYERS[self.place] = self
 
     def __reduce__(self):
         """Have copies, and what was saved, plan and pack again: their weights may be others."""
-        state = {"behind": self.behind, "steps": self.steps}
+        anew = "conv", "_parameters", "math", "epilogue", "place", "planned", "packed_of"
+        state = {name: value for name, value in vars(self).items() if name not in anew}
         return partial(Layer, math=self.math, **self.epilogue), (self.conv,), state
 
     def problem(self, x, z=None, whole=False):
@@ -82,29 +96,33 @@ class Layer(torch.nn.Module):
         """Return the output, in the layout of x; z: a residual of the convolution's shape, in its layout."""
         if x.dim() == 3:  # (C, H, W): a batch of one
             return self(x[None], None if z is None else z[None], whole)[0]
+        weight = self.weight
+        if weight.requires_grad and torch.is_grad_enabled():
+            raise RuntimeError("the weight requires grad, but tilewright computes none; use torch.no_grad()")
         if torch.is_autocast_enabled(x.device.type) and x.dtype != torch.float64:
             dtype = torch.get_autocast_dtype(x.device.type)
             x, z = x.to(dtype), None if z is None else z.to(dtype)
-        elif x.dtype != self.weight.dtype:
-            raise TypeError(f"x is in {x.dtype}, but the layer's weights are in {self.weight.dtype}")
+        elif x.dtype != weight.dtype:
+            raise TypeError(f"x is in {x.dtype}, but the layer's weights are in {weight.dtype}")
         if torch.compiler.is_compiling():
-            return run(x, z, self.place, whole)
+            return run(x, weight, z, self.place, whole)
         return self.compute(x, z, whole)
 
     def compute(self, x, z, whole):
         """Return the same, computed; while ``prepare`` asks for problems, say it and compute nothing."""
-        if ASKED is not None:
-            ASKED.append(self.problem(x, z, whole))
-            return shaped(x, z, self.place, whole)
+        asked = getattr(ASKED, "problems", None)
+        if asked is not None:
+            asked.append(self.problem(x, z, whole))
+            return shaped(x, None, z, self.place, whole).zero_()
         self.forget_old_weight()
-        kind = x.shape, x.stride(), x.dtype, x.device, z is not None, whole
+        bias = self.bias
+        kind = x.shape, x.stride(), x.dtype, x.device, bias is None, z is None, whole
         if kind not in self.planned:
             plan = tw.plan(self.problem(x, z, whole), str(x.device))
             self.planned[kind] = plan, plan.pack(self.weight.to(x.dtype))
         plan, packed = self.planned[kind]
         x = x.contiguous(memory_format=ORDERS[plan.problem.layout_in])  # as a part of the channels is not
-        bias = self.bias if self.bias is None else self.bias.to(x.dtype)
-        return plan(x, packed, bias=bias, z=z)
+        return plan(x, packed, bias=bias if bias is None else bias.to(x.dtype), z=z)
 
     def forget_old_weight(self):
         """Forget what was packed if the weight is another one, was moved, or was written to since."""
@@ -135,6 +153,8 @@ class Steps(torch.nn.Sequential):
 
 def swap(network, math="strict"):
     """Return a network with a Layer in place of each plain Conv2d without hooks."""
+    if is_plain(network) and not has_hooks(network):
+        return Layer(network, math)
     last, in_order = None, type(network) is torch.nn.Sequential
     for name, one in list(network._modules.items()):  # named_children leaves out what is there twice
         if one is None or isinstance(one, Layer):  # a part that is in two places was swapped before
@@ -157,13 +177,14 @@ def prepare(network, x):
 
     Else each is planned when it is first called: the compilers of a network take a minute, one by one.
     """
-    global ASKED
-    ASKED = []
+    trained = [one for one in network.modules() if one.training]  # they would learn from zeros
+    problems = ASKED.problems = []
     try:
-        network(x)
-        problems = ASKED
+        network.eval()(x)
     finally:
-        ASKED = None
+        ASKED.problems = None
+        for one in trained:
+            one.training = True
     return tw.plan_all(problems, str(x.device))
 
 

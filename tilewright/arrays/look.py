@@ -222,9 +222,10 @@ def _dtype(name: str, array: Array, library: str) -> str:
     """Return the short name of an array's dtype."""
     full = name_of(array.dtype)
     if full not in SHORT:
-        known = ", ".join(FULL[short] for short in (STORED if name in ("x", "w") else FULL))
-        call = _instead(name, cast(name, library, "f32"), "call e.g.")
-        raise ArrayError(f"{name}: dtype {full} was given; must be one of {known}: {call}")
+        main = name in ("x", "w")  # the dtypes of others depend on these
+        known = ", ".join(FULL[short] for short in (STORED if main else FULL))
+        call = f": {_instead(name, cast(name, library, 'f32'), 'call e.g.')}" if main or name == "out" else ""
+        raise ArrayError(f"{name}: dtype {full} was given; must be one of {known}{call}")
     return SHORT[full]
 
 

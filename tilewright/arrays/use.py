@@ -15,7 +15,7 @@ import numpy as np
 from tilewright.arrays.look import cast
 from tilewright.arrays.view import Array, ArrayView, Shape
 from tilewright.dtypes import FULL, name_of, numpy_dtype
-from tilewright.errors import ArrayError, OutOfMemory
+from tilewright.errors import ArrayError, OutOfMemory, printable, shortened
 from tilewright.problem import DTYPE_BYTES
 
 _COPY = {
@@ -172,7 +172,8 @@ class Outputs:
             if self.device != "cpu" and "OutOfMemory" not in type(error).__name__:
                 raise
             what = f"an output of {self.nbytes:,} bytes on {self.device}"
-            raise OutOfMemory(f"no room for {what}") from error
+            why = printable(shortened(str(error)))
+            raise OutOfMemory(f"no room for {what}{why and ': '}{why}") from error
 
 
 def _maker_of_arrays(
