@@ -74,8 +74,9 @@ def test_wrong_answers(worker: Worker, fault: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ("spreads_nan", "NaN and infinity in x"),
-        ("hides_nan", "NaN and infinity in x"),
+        ("spreads_nan", "NaN and infinity in x, bias"),
+        ("hides_nan", "NaN and infinity in x, bias"),
+        ("hides_bias", "NaN and infinity in x, bias"),
     ],
 )
 def test_a_full_check_finds_more(worker: Worker, fault: str, reason: str) -> None:

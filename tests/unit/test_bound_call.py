@@ -111,6 +111,15 @@ def test_a_bad_array_is_refused_when_it_is_bound(plan: LayerPlan) -> None:
         plan.bind(packed_w=packed, out=given["z"], **given)
 
 
+def test_an_output_must_not_lie_over_a_filter_that_is_read_where_it_is() -> None:
+    plan = tw.plan("n1c4h1w4k4r1s1-f32", device="numpy")
+    x, w = np.ones((1, 4, 1, 4), np.float32), np.ones((4, 4, 1, 1), np.float32)
+    packed, out = plan.pack(w), w.reshape(1, 4, 1, 4)
+    for call in (plan, plan.bind):
+        with pytest.raises(ArrayError, match="out: overlaps the packed filter"):
+            call(x, packed, out=out)
+
+
 def test_it_keeps_its_arrays_and_goes_nowhere_else(plan: LayerPlan) -> None:
     given = _arrays()
     run = plan.bind(packed_w=plan.pack(given.pop("w")), **given)

@@ -93,10 +93,11 @@ def normal_inputs(problem: Problem, seed: int) -> Inputs:
     rng = np.random.default_rng([seed, 2])
     terms = problem.terms
     most = next(m for m in (127, 63, 31, 15, 7, 3, 1) if terms * m**2 < 1 << 30 or m == 1)
+    least = -128 if most == 127 else -most
 
     def normal(dtype: str, *shape: int) -> Array:
         if dtype in ("i8", "i32"):
-            return rng.integers(-most, most, shape, dtype=np.int8, endpoint=True).astype(numpy_dtype(dtype))
+            return rng.integers(least, most, shape, dtype=np.int8, endpoint=True).astype(numpy_dtype(dtype))
         wide = np.float64 if dtype == "f64" else np.float32
         return rng.standard_normal(shape, dtype=wide).astype(numpy_dtype(dtype), copy=False)
 

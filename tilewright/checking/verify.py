@@ -83,8 +83,8 @@ class Verifier:
         Args:
             candidate: what ``candidate`` made.
             full: in addition to exactness, bound, canaries, unwritten elements and repeatability, check one
-                NaN and one infinity in x, then in w, that the inputs are unchanged, and the variant for
-                unaligned arrays.
+                NaN and one infinity in x (z, bias), then in w, that the inputs are unchanged, and the variant
+                for unaligned arrays.
             stage: is called before each run, before another reference is computed, before the unaligned
                 variant is compiled, and before the host copies or reads inputs, so that deadlines can be set.
             slow_us: give up on a candidate slower than this.
@@ -164,17 +164,25 @@ class Verifier:
     def _nonfinite(
         self, candidate: Candidate, stage: Callable[[Stage], None], where: str, fence: Fence
     ) -> str:
-        """One NaN and one infinity must appear in the output exactly where the reference has them."""
+        """One NaN and one infinity must appear in the output exactly where the reference has them.
+
+        With x they are in z and the bias, too.
+        """
         stage(Stage.REFERENCE)
-        host = self._normal.host
-        odd = with_nonfinite(getattr(host, where), self._seed, corners=where == "w")
-        host = replace(host, **{where: odd})
+        host, epilogue = self._normal.host, self.problem.epilogue
+        odd = {where: with_nonfinite(getattr(host, where), self._seed, corners=where == "w")}
+        if where == "x" and epilogue.add:
+            odd["z"] = with_nonfinite(host.z, self._seed)
+        if where == "x" and epilogue.bias and self.problem.k > 2:  # else no channel is left to see x's
+            odd["bias"] = with_nonfinite(host.bias, self._seed)
+        host = replace(host, **odd)
         data = self._upload(host, fence)
         stage(Stage.RUN)
         figures = self._figures(candidate, data, candidate.plan.pack(data.inputs["w"]))
         if figures.misplaced:
             wrong = count(figures.misplaced, "output")
-            return f"NaN and infinity in {where}: {wrong} not where, or not as, the reference has them"
+            places = ", ".join(odd)
+            return f"NaN and infinity in {places}: {wrong} not where, or not as, the reference has them"
         return ""
 
     def _unaligned(self, candidate: Candidate, stage: Callable[[Stage], None], fence: Fence) -> str:
@@ -190,22 +198,25 @@ class Verifier:
             if not candidate.plan.make_unaligned():
                 return ""
             stage(Stage.INPUTS)
-            data, y = self._shifted(fence)
+            data, y = self._shifted(fence, with_w=candidate.plan.blueprint.pack is None)
         except (CompileError, OutOfMemory, RunError):
             return ""
         stage(Stage.RUN)
-        figures = self._figures(candidate, data, candidate.packed, y)
+        figures = self._figures(candidate, data, data.inputs.get("w", candidate.packed), y)
         candidate.plan.let_go_unaligned()  # it is timed with the memory that aligned arrays need
         wrong = figures.misplaced + figures.over
         return f"arrays that are not aligned: {count(wrong, 'element')} not within the bound" if wrong else ""
 
-    def _shifted(self, fence: Fence) -> tuple[DeviceInputs, Memory]:
-        """Return the normal numbers, and an output, that start an element off an aligned address."""
+    def _shifted(self, fence: Fence, with_w: bool) -> tuple[DeviceInputs, Memory]:
+        """Return the normal numbers, and an output, that start an element off an aligned address.
+
+        ``with_w``: the filter, too, which the kernel reads as callers have it.
+        """
         arrays = self._normal.host.given(self.problem)
         inputs = {
             name: fence.alloc(a.nbytes, name, a.itemsize, guard=POISON)
             for name, a in arrays.items()
-            if name != "w"
+            if with_w or name != "w"
         }
         for name, memory in inputs.items():
             self.runtime.upload(memory, arrays[name])

@@ -2,7 +2,9 @@
 
     |y - ref| <= slope * size + unit * |ref| + least,    size = |alpha| conv(|x|, |w|) + |beta z| + |bias|
 
-If an answer within the bound would be rounded to infinity (an f16 ends at 65504), infinity is correct.
+It is for numbers whose rounding errors have either sign, such as random ones: sums of terms that are all
+alike may be farther off. If an answer within the bound would be rounded to infinity (an f16 ends at 65504),
+infinity is correct.
 Fast algorithms (``Family.plain`` is false) keep to it if all numbers are of similar size, as are those that
 candidates are checked on: they mix outputs, so that a large one leaves its error in others.
 """

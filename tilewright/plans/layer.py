@@ -12,7 +12,7 @@ from tilewright.arrays.untraced import untraced
 from tilewright.arrays.use import contiguous, current_stream, tell_written
 from tilewright.arrays.view import Array, ArrayView
 from tilewright.device import Device
-from tilewright.errors import DeviceError
+from tilewright.errors import ArrayError, DeviceError
 from tilewright.kernels.config import Config
 from tilewright.plans.binding import Binding, Given
 from tilewright.plans.bound_call import BoundCall, BoundLaunches
@@ -170,9 +170,17 @@ class LayerPlan:
             RunError: the device failed.
             DeviceError: this process was forked from the one that opened the device.
         """
+        given = {"x": look("x", x), **look_at(bias=bias, z=z, out=out, scale=scale)}
+        return self.run(given, self._memory_of(packed_w, given))
+
+    def _memory_of(self, packed_w: Packed, given: Given) -> Memory:
+        """Return the memory of a packed filter, which may be the caller's: an output must not overlap it."""
         memory = packed_memory(packed_w, self.problem, self.config, self._where)
-        given = look_at(bias=bias, z=z, out=out, scale=scale)
-        return self.run({"x": look("x", x), **given}, memory)
+        if "out" in given:
+            low, high = given["out"].span
+            if low < memory.address + memory.nbytes and memory.address < high:
+                raise ArrayError("out: overlaps the packed filter in memory; must be an array of its own")
+        return memory
 
     def run(self, given: Given, packed_w: Memory | None = None, layout: str = "nchw") -> Array:
         """Run on arrays that were looked at; a filter among them is packed first.
@@ -221,8 +229,8 @@ class LayerPlan:
             >>> float(run()[0, 0, 3, 3]), float(run.out[0, 0, 0, 0])
             (72.0, 32.0)
         """
-        memory = packed_memory(packed_w, self.problem, self.config, self._where)
-        given = {"x": look("x", x), **look_at(bias=bias, z=z, out=out, scale=scale)}
+        given: dict[str, ArrayView] = {"x": look("x", x), **look_at(bias=bias, z=z, out=out, scale=scale)}
+        memory = self._memory_of(packed_w, given)
         self._refuse_forked()
         runtime = self.plan.runtime
         arrays, result = with_room(runtime, self.plan, self._binding.bind, given, "nchw")

@@ -63,7 +63,7 @@ def clear() -> int:
     """Remove all compiled kernels, PoCL's files, and guesses; return the number of kernels.
 
     Files that killed writers left are removed, too. Other processes can go on: kernels that they have loaded
-    stay, those that they compile now are compiled, others are compiled again.
+    stay, others are compiled again.
 
     Raises:
         StoreError: a file cannot be removed.
@@ -113,9 +113,12 @@ def trim() -> None:
             path.unlink()
     entries = sorted(_entries())
     excess = sum(size for _, size, _ in entries) - limit_bytes()
-    for _, size, path in entries:
+    theirs, new = folder() / POCL, time.time() - _MAKING_S
+    for last, size, path in entries:
         if excess <= 0:
             return
+        if last > new and path.is_relative_to(theirs):
+            continue  # it may still be made, by a process that ends if it is gone
         with contextlib.suppress(OSError):
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)

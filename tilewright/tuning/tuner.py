@@ -41,7 +41,8 @@ from tilewright.tuning.worker_pool import WorkerPool
 GPU_BUDGET = Budget(seconds=17.0)
 CPU_BUDGET = Budget(seconds=45.0)
 _MOST_COMPILERS = 15
-_GPU_RUN_S = 3.0  # whatever runs longer on a GPU hangs; a CPU may compile at the first run
+_GPU_RUN_S = 3.0  # what runs longer hangs, unless the layer is large; a CPU may compile at the first run
+_GPU_FLOPS = 2e11  # a second, fewer than any kernel that is worth its time
 
 
 def tune(
@@ -118,7 +119,7 @@ class _Run:
             raise DeviceError(f"{self.device.name}: nothing to tune on NumPy; {how_to_get('opencl')}")
         self.gpu = self.device.is_gpu
         if self.gpu:
-            worker.allow(Stage.RUN, _GPU_RUN_S)
+            worker.allow(Stage.RUN, max(_GPU_RUN_S, problem.flops / _GPU_FLOPS))
         self.budget = wanted.budget or (GPU_BUDGET if self.gpu else CPU_BUDGET)
         self.clock = BudgetClock(self.budget, self.gpu, start)
         families, passed = usable(named, problem, self.device)

@@ -51,6 +51,7 @@ ALLOWANCES_S: dict[str, float] = {
     Stage.INPUTS: 60.0, Stage.TIME: 30.0,
 }  # fmt: skip
 _REFERENCE_FLOPS = 5e7  # of the problem, a second, at the very least: one core does 3e8 where C is 1
+_RUN_FLOPS = 1e9  # of the problem, a second, by any kernel that is worth its time
 _INPUT_BYTES = 5e7  # of the problem, a second, that a host fetches twice and compares at the very least
 
 
@@ -261,9 +262,10 @@ class Worker:
 
 
 def _allowances_s(problem: Problem) -> dict[str, float]:
-    """Return the seconds that each stage may take: more for the reference and the inputs of large layers."""
+    """Return the seconds that each stage may take: more for large layers."""
     large_s: dict[str, float] = {
         Stage.REFERENCE: problem.flops / _REFERENCE_FLOPS, Stage.INPUTS: problem.bytes / _INPUT_BYTES,
+        Stage.RUN: problem.flops / _RUN_FLOPS,
     }  # fmt: skip
     return {stage: max(usual_s, large_s.get(stage, 0.0)) for stage, usual_s in ALLOWANCES_S.items()}
 

@@ -18,7 +18,7 @@ from tilewright.tuning import child
 FAULTS = (
     "none", "hang", "past_end", "before_start", "unwritten", "corner", "crash", "unsteady",
     "admitted_unsteady", "past_workspace", "spreads_nan", "hides_nan", "changes_x", "no_compile",
-    "inexact", "slow", "stale_workspace", "illegal",
+    "inexact", "slow", "stale_workspace", "hides_bias", "illegal",
 )  # fmt: skip
 
 # The right answer is computed like the reference's; then the thread that has the last element errs.
@@ -62,6 +62,7 @@ KERNEL(faulty)(GLOBAL float *x, GLOBAL const float *RESTRICT w, GLOBAL const flo
         for (int i = 0; i < STRIP; i++) {
             int place = Z_AT(at.n, at.k, at.p, at.q + i);
             if (at.q + i < SIZE_Q && !(IS(UNWRITTEN) && place == FLOATS / 2)) y[place] = (float)sum[i];
+            if (IS(HIDES_BIAS) && bias[at.k] != bias[at.k]) y[place] = 0.0f;
         }
     }
     err(x, y, work, zeros);

@@ -133,12 +133,12 @@ KERNEL(reference_f64)(GLOBAL const in_t *RESTRICT x, GLOBAL const in_t *RESTRICT
 
 #define POOLED ((offset_t)SIZE_N * SIZE_K * Y_P * Y_Q)
 
-INLINE int channel_of(offset_t item) { return Y_NHWC ? item % SIZE_K : item / (Y_P * Y_Q) % SIZE_K; }
+INLINE int channel_of(offset_t item) { return Y_NHWC ? item % SIZE_K : item / ((offset_t)Y_P * Y_Q) % SIZE_K; }
 
 // Pools the window of one element of y, in y's layout. NaN wins over every number.
 INLINE double pooled(offset_t item, GLOBAL const double *from) {
     int k = channel_of(item);
-    offset_t rest = Y_NHWC ? item / SIZE_K : item % (Y_P * Y_Q);
+    offset_t rest = Y_NHWC ? item / SIZE_K : item % ((offset_t)Y_P * Y_Q);
     int q = rest % Y_Q, p = rest / Y_Q % Y_P, n = item / ((offset_t)SIZE_K * Y_P * Y_Q), count = 0;
     double value = 0;
     for (int i = 0; i < POOL_SIZE * POOL_SIZE; i++) {
