@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from tilewright.checking.compare import Comparison, compare, differences
 from tilewright.checking.device_inputs import DeviceInputs, upload
@@ -110,15 +111,13 @@ class Verifier:
         differ = differences(self._launcher, self.problem, self._y, self._again)
         reasons = [self._misses(exact, found, candidate), self._repeats(differ, candidate)]
         outside = []
-        if full and not any(reasons) and self._has_nonfinite(candidate):
-            for where in ("x", "w"):
-                fence = Fence(self.runtime)
-                reasons.append(self._nonfinite(candidate, stage, where, fence))
-                outside.append(fence.damage())
         if full and not any(reasons):
-            fence = Fence(self.runtime)
-            reasons.append(self._unaligned(candidate, stage, fence))
-            outside.append(fence.damage())
+            odd = ("x", "w") if self._has_nonfinite(candidate) else ()
+            runs: list[Callable[..., str]] = [partial(self._nonfinite, where) for where in odd]
+            for run in (*runs, self._unaligned):
+                fence = Fence(self.runtime)
+                reasons.append(run(candidate, stage, fence))
+                outside.append(fence.damage())
         outside += self._outside(candidate, stage, thorough=full or any(reasons))
         self.spoilt = any(outside)
         reason = "; ".join(text for text in reasons + outside if text)
@@ -162,7 +161,7 @@ class Verifier:
         return not self.problem.is_integer and candidate.plan.family.plain
 
     def _nonfinite(
-        self, candidate: Candidate, stage: Callable[[Stage], None], where: str, fence: Fence
+        self, where: str, candidate: Candidate, stage: Callable[[Stage], None], fence: Fence
     ) -> str:
         """One NaN and one infinity must appear in the output exactly where the reference has them.
 
