@@ -261,7 +261,7 @@ def test_tune_says_which_kernel_the_store_answers_with(
     old = TuneResult(fast, (), (fast,), 1.5, 1, "all configs tried")
     stand_in.instead[A] = lambda: old
     assert main(["tune", A, "--again"]) == 0
-    said = "0 tried in 1.5 s (all configs tried), the winner was known before"
+    said = "0 tried in 1.5 s (all configs tried), the winner is of an earlier search"
     assert said in capsys.readouterr().err
 
 

@@ -165,10 +165,10 @@ def test_every_term_and_fact_of_the_model_is_there() -> None:
     assert said["model_sees"] == {"occupancy": 0.5, "waves": 1.25}
 
 
-def test_choices_are_named_and_what_is_no_choice_is_left_out() -> None:
+def test_choices_are_named_and_what_is_no_choice_is_said() -> None:
     config = found([])["config"]
     assert str(config["mode"]) == "1 = staged  (how)"
-    assert "one" not in config
+    assert str(config["one"]) == "7  (no choice; the only value here)"
 
 
 def test_predicted_against_measured() -> None:

@@ -79,7 +79,8 @@ def bench(
     """Compare our kernels with other libraries, layer by layer.
 
     A layer without a known winner is tuned first. Every answer is checked, and all libraries ("peers") get
-    the same inputs. Ctrl-C keeps the layers that are done; --json FILE --resume continues, or adds layers.
+    the same inputs. Ctrl-C keeps all trials, and with --json FILE the layers that are done: --resume
+    continues, or adds layers.
     """
     found, families = options.layers(layers, dtype, layout, batch), options.families(family)
     limit, way = options.budget(budget), options.strategy(strategy)

@@ -86,7 +86,7 @@ class TuningSession:
             said += f", {tried_s:.1f} s to compile and try, {compared_s:.1f} s to compare and check finalists"
         said += f" ({result.left if result.untried else result.stopped})" if result.stopped else ""
         if result.winner.config not in {record.config for record in result.records}:
-            said += ", the winner was known before"
+            said += ", the winner is of an earlier search"
         best = stored(Request(problem, self.wanted.deterministic), self.runtime, self.store)
         if best is None or best.measurement is None or best.config == result.winner.config:
             return said

@@ -75,7 +75,7 @@ def study(
 ) -> None:
     """Repeat the experiments of a publication beside its figures.
 
-    Every answer is checked. Ctrl-C keeps the layers that are done; --json FILE --resume continues.
+    Every answer is checked. With --json FILE, Ctrl-C keeps the layers that are done; --resume continues.
     """
     from tilewright.studies import study_run
     from tilewright.studies.document import document as document_of

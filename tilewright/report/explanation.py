@@ -138,11 +138,12 @@ def _config(subject: Subject) -> Facts:
     rows: Facts = {"why": subject.note, "config": str(subject.config)}
     for param in subject.family.params(subject.problem, subject.device):
         value = subject.config.values.get(param.name)
-        if value is None or len(param.values) == 1:
+        if value is None:
             continue
         named = param.names[param.values.index(value)] if param.names and value in param.values else ""
         said = {"value": value, **({"name": named} if named else {}), "what": param.doc}
-        rows[param.name] = Shown(said, f"{value}{' = ' + named if named else ''}  ({param.doc})")
+        alone = "; the only value here" * (len(param.values) == 1)
+        rows[param.name] = Shown(said, f"{value}{' = ' + named if named else ''}  ({param.doc}{alone})")
     same = subject.family.deterministic(subject.config)
     rows["deterministic"] = Shown(same, "yes" if same else "no")
     return rows
