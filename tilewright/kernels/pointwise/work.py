@@ -26,8 +26,8 @@ from tilewright.kernels.wgmma import BANKS, EIGHTH, FETCH, TEAM
 from tilewright.kernels.work import GpuWork
 from tilewright.problem import DTYPE_BYTES, Problem
 
-# Cycles, or instructions of a thread, fitted to 431 trials of 27 layers on an H200, to 245 of strands, and the
-# first to 1,775 of 145 layers:
+# Cycles, or instructions of a thread, fitted to 431 trials of 27 layers on an H200, to 245 of strands, and
+# the first to 1,775 of 145 layers:
 READING = 250.0  # to read the words of a product, which the next ones wait for if there is one set
 COPYING = 2500.0  # of a step, from when it is sent for until it is there
 WORD = 1.6  # for a word of a fragment, besides its load
