@@ -144,8 +144,8 @@ def test_pooled_outputs_are_counted_in_64_bits_where_the_sums_need_32(text: str,
 
 # A sum of so many steps that a share's number times them is 2^31 or more.
 MANY_STEPS = (
-    ("gemm", "n1c16777216h5w5k4r4s4-f32-nhwc", dict(cs=4, lk=1, sg=32, stream=0), "TILE_STEPS"),
-    ("mma", "n1c16777216h5w5k64r4s4-f16-nhwc", dict(chunks=2, sc=8, sg=16), "TURNS"),
+    ("gemm", "n1c16777216h5w5k4r4s4-f32-nhwc", dict(cs=4, lk=1, sg=32, stream=0), "STEPS"),
+    ("mma", "n1c16777216h5w5k64r4s4-f16-nhwc", dict(chunks=2, sc=8, sg=16), "STEPS"),
     ("hopper", "n1c16777216h5w5k8r4s4-f16-nhwc", dict(x=0, chunks=2, batch=1, sc=8, sg=32), "STEPS"),
 )
 

@@ -182,8 +182,8 @@ def _defines(pr: Problem, device: Device, cf: Values, aligned: bool, shared: int
         ROWS=cf["rows"], IMAGES=cf["images"],
         UNROLL_PIECES=cf["unroll"], X_SHARED=cf["x"], MIN_BLOCKS=cf["mb"],
         WIDE=int(device.is_gpu and aligned and row % width == 0), DTYPE=dtype_code(pr),
-        N=pr.n, C=row, K=pr.k, H=1, W=1, GROUPS_=1, X_NHWC=0, C_SHARE=share(pr, device, cf), STEPS=1,
-        CS=share(pr, device, cf), K_TILES=ceil_div(pr.k, block_rows), P_TILES=1, Q_TILES=1, K_FASTEST=1,
+        N=pr.n, C=row, K=pr.k, H=1, W=1, GROUPS_=1, X_NHWC=0, C_SHARE=share(pr, device, cf),
+        K_TILES=ceil_div(pr.k, block_rows), P_TILES=1, Q_TILES=1, K_FASTEST=1,
         **image_defines(pr, View(pr.n, 1, 1, 1, 1)), SHARED_BYTES=shared,
         OFFSET64=offset64(pr.w_bytes, pr.x_bytes), **share_defines(cf["combine"], sg=cf["sg"]),
     )  # fmt: skip

@@ -169,8 +169,8 @@ def k_fastest(pr: Problem) -> int:
 
 
 def single_tile_defines() -> dict[str, int]:
-    """The defines of tile.h for kernels that do not use its tiling: one tile, one step over C."""
-    return dict(STEPS=1, CS=1, K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0)
+    """The defines of tile.h for kernels that do not use its tiling: one tile."""
+    return dict(K_TILES=1, P_TILES=1, Q_TILES=1, K_FASTEST=0)
 
 
 def row_threads(copies: int, threads: int) -> int:

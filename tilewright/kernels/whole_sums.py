@@ -19,9 +19,9 @@ def input_defines(pr: Problem, shared_bytes: int) -> Values:
 
 
 def tiles_defines(combine: int, k: int, p: int, q: int, k_fastest: int = 1) -> Values:
-    """The defines of tile.h for k, p and q tiles of channels, rows and columns, with one step over C each."""
+    """The defines of tile.h for k, p and q tiles of channels, rows and columns."""
     return dict(
-        K_TILES=k, P_TILES=p, Q_TILES=q, K_FASTEST=k_fastest, STEPS=1, CS=1, **share_defines(combine)
+        K_TILES=k, P_TILES=p, Q_TILES=q, K_FASTEST=k_fastest, **share_defines(combine)
     )
 
 

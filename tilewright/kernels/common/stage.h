@@ -94,7 +94,7 @@ INLINE void write_copy(SHARED acc_t *to, const unsigned held[HOLDS]) {
 
 INLINE void stage_filter(pipe_t pipe, SHARED acc_t *shared, const GLOBAL acc_t *filter, Place at, int step) {
 #if F_SHARED
-    const GLOBAL acc_t *from = filter + (offset_t)(at.c0 + step * CS) * RS * KB;
+    const GLOBAL acc_t *from = filter + (offset_t)(FIRST_CHANNEL(at) + step * CS) * RS * KB;
     pipe_run(pipe, step, BUFFER(shared, step) + X_FLOATS, from, CS * RS * KB);
 #endif
 }
@@ -149,7 +149,7 @@ INLINE Copy find_copy(SHARED acc_t *to, const GLOBAL in_t *base, Place at, Sourc
 INLINE void stage_input(SHARED acc_t *shared, const GLOBAL in_t *x, Place at, Source from, int step) {
 #if X_SHARED
     SHARED acc_t *to = BUFFER(shared, step);
-    const int c0 = at.c0 + step * CS;
+    const int c0 = FIRST_CHANNEL(at) + step * CS;
     const GLOBAL in_t *base = X_COPIES > 0 ? x + X_AT(at.n, at.group * CG + CHANNEL(c0), 0, 0) : x;
     UNROLL_COPIES for (int first = 0; first < ALL_COPIES; first += AT_ONCE) {
 #if AS_WORDS

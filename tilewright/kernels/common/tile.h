@@ -6,7 +6,7 @@
 // needs, before it is included (in brackets: from the function of kernels/tile.py that gives them):
 //   KB HB WB                    channels, rows and columns of a block's tile
 //   SC SG COMBINE               shares of C across a cluster and across the grid (1 and 1), and how they meet (below)
-//   STEPS CS                    steps of a share over C, channels of a step: c0 [single_tile_defines]
+//   STEPS CS                    steps of a share over C, channels of a step: for FIRST_CHANNEL alone
 //   K_TILES P_TILES Q_TILES K_FASTEST    tiles of the image, and whether those over K come first [single_tile_defines]
 //   C K H W GROUPS_ X_NHWC      x and the filter, of one group [layer_defines]; C_ALL where C counts no single channels
 //   P Q YP YQ Y_NHWC Y_FLOATS Z_FLOATS   the images of the sums and of y [image_defines]
@@ -50,9 +50,12 @@
 #define FORWARD(extent) (POOL_HERE ? WINDOWS(extent) * POOL_STRIDE : (extent))
 #define TILE_START (POOL_HERE ? -POOL_PAD : 0)
 
+// First channel of a block's share of C: of STEPS steps of CS channels each.
+#define FIRST_CHANNEL(at) (((at).sg * SC + (at).sc) * STEPS * CS)
+
 typedef struct {
     int n, group, k0, p0, q0;  // first output of the tile
-    int tile, sc, sg, c0;      // number of the tile, shares of C, first channel of this share
+    int tile, sc, sg;          // number of the tile, shares of C
 } Place;
 
 INLINE Place find_place(int id) {
@@ -65,7 +68,6 @@ INLINE Place find_place(int id) {
     at.sc = id % SC;
     at.sg = id / SC % SG;
     at.tile = id / SPLITS;
-    at.c0 = (at.sg * SC + at.sc) * STEPS * CS;
     int rest = at.tile;
 #if K_FASTEST
     at.k0 = rest % K_TILES * KB;

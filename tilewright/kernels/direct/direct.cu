@@ -166,7 +166,7 @@ BOUNDED_KERNEL(direct, THREADS, MIN_BLOCKS)
         pipe_full(pipe, step);
         if (STAGES > 1) stage(pipe, shared, x, filter, at, from, step + STAGES - 1);
 #endif
-        multiply_add(acc, x, filter, BUFFER(shared, step), at, me, at.c0 + step * CS);
+        multiply_add(acc, x, filter, BUFFER(shared, step), at, me, FIRST_CHANNEL(at) + step * CS);
     }
 
     // combine and store

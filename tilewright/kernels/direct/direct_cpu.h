@@ -191,19 +191,19 @@ HOT_INLINE void accumulate(wide acc[TK][TH][TW], wide off[TK], const SOURCE acc_
 #define SHARE_OF_TILE CEIL_DIV(STEPS * CS, REGISTER_TILES)
 
 INLINE int same_input(Place a, Place b) {
-    return a.n == b.n && a.group == b.group && a.p0 == b.p0 && a.q0 == b.q0 && a.c0 == b.c0;
+    return a.n == b.n && a.group == b.group && a.p0 == b.p0 && a.q0 == b.q0 && a.sg == b.sg;
 }
 
 // Ask for some channels of the input of a block that is read in place: of each few lines, too few to be foreseen.
 INLINE void ask_for_input(const GLOBAL in_t *x, Place at, int first, int count) {
-    int end = first + count < C - at.c0 ? first + count : C - at.c0;
+    int c0 = FIRST_CHANNEL(at), end = first + count < C - c0 ? first + count : C - c0;
     int columns = (BW * TW - 1) * STR_W + (S - 1) * DIL_W + 1, left = at.q0 * STR_W;
     int top = at.p0 * STR_H, rows = (BH * TH - 1) * STR_H + (R - 1) * DIL_H + 1;
     if (columns > W - left) columns = W - left;
     if (rows > H - top) rows = H - top;
     NO_UNROLL for (int c = first; c < end; c++)
         NO_UNROLL for (int h = top; h < top + rows; h += R == 1 ? STR_H : 1) {
-            const GLOBAL in_t *row = x + X_AT(at.n, at.group * CG + at.c0 + c, h, left);
+            const GLOBAL in_t *row = x + X_AT(at.n, at.group * CG + c0 + c, h, left);
             NO_UNROLL for (int i = 0; i < columns; i += LINE_BYTES / (int)sizeof(in_t)) ASK_FOR(row + i);
             ASK_FOR(row + columns - 1);
         }
@@ -232,7 +232,7 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
                    const GLOBAL out_t *RESTRICT bias, const GLOBAL out_t *RESTRICT z, GLOBAL done_t *RESTRICT y,
                    GLOBAL acc_t *RESTRICT partial, GLOBAL unsigned *RESTRICT arrived,
                    SHARED acc_t *RESTRICT shared, Place at, Place soon SCALE_PARAMETER) {
-    int channels = C - at.c0 < STEPS * CS ? C - at.c0 : STEPS * CS;
+    int c0 = FIRST_CHANNEL(at), channels = C - c0 < STEPS * CS ? C - c0 : STEPS * CS;
     GLOBAL acc_t *parts = partial + (offset_t)at.tile * (SG * REGISTER_TILES * TILE_VECTORS * VECTOR);
     const Epilogue ep = {bias, z, y SCALE_ARGUMENT};
     int finite = 1;
@@ -245,7 +245,7 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
             int k = t / (BH * BW) * TILE_K, p = t / BW % BH * TH, q = t % BW * TW, first_b = 0, first_i = 0;
             if (at.k0 + k >= K || at.p0 + p >= P || at.q0 + q >= Q) continue;
             offset_t filter = (offset_t)(at.group * FILTER_TILES + (at.k0 + k) / TILE_K) * C_PADDED;
-            const GLOBAL acc_t *f = w + (filter + at.c0) * (RS * TILE_K);
+            const GLOBAL acc_t *f = w + (filter + c0) * (RS * TILE_K);
             const GLOBAL acc_t *next = f + (k + TILE_K < TILE_K * BK ? (offset_t)C_PADDED * (RS * TILE_K) : 0);
             next += (offset_t)(t % (BH * BW)) * channels * NEXT_STEP;
 #if ASK_INPUT
@@ -272,12 +272,12 @@ HOT void run_block(const GLOBAL in_t *RESTRICT x, const GLOBAL acc_t *RESTRICT w
 #if X_SHARED
                 NO_UNROLL for (int c = 0; c < channels; c += CS) {
                     int some = channels - c < CS ? channels - c : CS;
-                    if (STEPS > 1 || t == 0) copy_input(shared, x, at, at.c0 + c, some);
+                    if (STEPS > 1 || t == 0) copy_input(shared, x, at, c0 + c, some);
                     accumulate(acc, off, shared + p * STEP_H * TX_H + q * STEP_W * TX_W,
                                f + (offset_t)c * (RS * TILE_K), some, rows, columns, next + (offset_t)c * NEXT_STEP);
                 }
 #else
-                accumulate(acc, off, x + X_AT(at.n, at.group * CG + at.c0, h, left), f, channels, rows, columns,
+                accumulate(acc, off, x + X_AT(at.n, at.group * CG + c0, h, left), f, channels, rows, columns,
                            next);
 #endif
                 if (DOT_BYTES) FOR_TILE(a, b, i) acc[a][b][i] -= off[a];

@@ -179,10 +179,10 @@ INLINE void sum_up(vec acc[KT][TP], SHARED float *shared, const GLOBAL float *x,
 // FULL_TILES have a block each; the other blocks take STREAM_STEPS of the other tiles' steps, LONGER of them one more.
 INLINE int first_work(int block) {
     const int stream = block - FULL_TILES;
-    return stream < 0 ? block * TILE_STEPS : FULL_TILES * TILE_STEPS + stream * STREAM_STEPS + min(stream, LONGER);
+    return stream < 0 ? block * STEPS : FULL_TILES * STEPS + stream * STREAM_STEPS + min(stream, LONGER);
 }
 INLINE int stream_of(int work) {  // who does a step of a shared tile
-    work -= FULL_TILES * TILE_STEPS;
+    work -= FULL_TILES * STEPS;
     return work < (STREAM_STEPS + 1) * LONGER ? work / (STREAM_STEPS + 1) : (work - LONGER) / STREAM_STEPS;
 }
 #endif
@@ -205,14 +205,14 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
 #endif
 #if STREAM
     NO_UNROLL for (int work = first_work(block), end = first_work(block + 1); work < end;) {
-        Place at = find_place(work / TILE_STEPS);
-        int first = work % TILE_STEPS, last = min(TILE_STEPS, first + end - work);
+        Place at = find_place(work / STEPS);
+        int first = work % STEPS, last = min(STEPS, first + end - work);
         work += last - first;
         if (SB > 1) BARRIER();
 #else
     {
         Place at = find_place(block);
-        int first = FIRST_OF_SHARE(at.sg, TILE_STEPS), last = FIRST_OF_SHARE(at.sg + 1, TILE_STEPS);
+        int first = FIRST_OF_SHARE(at.sg, STEPS), last = FIRST_OF_SHARE(at.sg + 1, STEPS);
 #endif
         vec acc[KT][TP];
         sum_up(acc, shared, x, w, y, arrived, at, me, first, last);
@@ -245,9 +245,9 @@ BOUNDED_KERNEL(gemm, THREADS, MIN_BLOCKS)
         int whole = 1;
 #if COMBINE == LAST
 #if STREAM  // worked out here, for the loop above needs all registers; a stream goes on with a tile, or begins one
-        const int owner = stream_of(at.tile * TILE_STEPS), part0 = 2 * owner;
+        const int owner = stream_of(at.tile * STEPS), part0 = 2 * owner;
         const int part = 2 * (block - FULL_TILES) + (first == 0);
-        const int parts = block < FULL_TILES ? 1 : stream_of(at.tile * TILE_STEPS + TILE_STEPS - 1) - owner + 1;
+        const int parts = block < FULL_TILES ? 1 : stream_of(at.tile * STEPS + STEPS - 1) - owner + 1;
 #else
         const int part0 = at.tile * SG, part = part0 + at.sg, parts = SG;
 #endif

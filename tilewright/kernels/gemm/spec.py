@@ -144,7 +144,7 @@ def _defines(
         VECTOR=cf["v"], TK=cf["tk"], TP=cf["tp"], LK=cf["lk"], WK=cf["wk"], WP=cf["wp"], SB=cf["sb"],
         CV=cf["cv"], CS=cf["cs"], STAGES=cf["stages"], FRAGMENTS=cf["fd"], UNROLLED=tiling.run,
         MIN_BLOCKS=cf["mb"], STREAM=cf["stream"],
-        TILE_STEPS=tiling.steps, STEPS=tiling.steps,
+        STEPS=tiling.steps,
         K_TILES=tiling.k_tiles, P_TILES=1, Q_TILES=tiling.q_tiles, C_PADDED=c_padded,
         N=pr.n, C=pd.c, H=pr.h, W=pr.w, K=pd.k, GROUPS_=pd.groups,
         STR_H=pr.stride[0], STR_W=pr.stride[1], PAD_T=pr.pad[0], PAD_L=pr.pad[2], STRIDED=int(pd.strided),

@@ -76,9 +76,7 @@ def blueprint_of(pr: Problem, device: Device, cf: Values, aligned: bool) -> Blue
         workspace=reduction_buffers(pr, cf, cf["sg"] * sums, tiling.tiles), specific=True,
     )  # fmt: skip
     if cf["x"] == COPIED:
-        copy = copy_of(pr, held(pr, cf), tiling.x_parts, aligned)
-        copied_as = products_define("COPIED_AS", product)
-        return copied_first(found, copy._replace(defines=copy.defines | copied_as))
+        return copied_first(found, copy_of(pr, held(pr, cf), product, tiling.x_parts, aligned))
     if cf["x"] in (*ANEW, SLID) and not aligned:
         return copied_first(found, copy_as_is(pr))
     if cf["x"] == HALVED:
@@ -189,7 +187,7 @@ def _defines(pr: Problem, tiling: HopperTiling, cf: Values, aligned: bool, devic
         MIN_BLOCKS=cf["mb"], COPIES=cf["cm"], CLUSTER=cf["sc"] * cf["cm"],
         **share_defines(cf["combine"], cf["sc"], cf["sg"]),
         **_plane_defines(pr, cf), CC=held(pr, cf), **_handed(cf, device),
-        K_GROUP=k_group(device, tiling), CS=1, K_FASTEST=1,
+        K_GROUP=k_group(device, tiling), K_FASTEST=1,
         N=view.n, **layer_defines(pr, view), X_WAY=cf["x"], RUN_OUT=run(pr, cf), Y_VECTOR=int(aligned),
         OFFSET64=offset64(_most_bytes(pr, tiling, cf)), TIGHT=int(_tight(pr, tiling, cf, device)),
     )  # fmt: skip

@@ -30,7 +30,6 @@
 #define WB 1
 #define SC 1
 #define SG 1
-#define CS 1
 #define P_TILES 1
 #define Q_TILES 1
 #define K_FASTEST 1

@@ -24,10 +24,10 @@ def halved_first(blueprint: Blueprint, pr: Problem, chunks: int) -> Blueprint:
 
     Its first launch reads the split numbers, of twice ``chunks`` per pixel.
     """
-    blocks, copy = _blocks(pr), copy_of(pr, chunks, 2)
+    blocks, copy = _blocks(pr), copy_of(pr, chunks, HALVES, 2)
     split = copied_first(blueprint, copy._replace(
         launch=replace(copy.launch, args=("x", "copied", MOVED), chained=True),
-        defines=copy.defines | dict([FOLLOWS], COPIED_AS=HALVES, BLOCKS=blocks),
+        defines=copy.defines | dict([FOLLOWS], BLOCKS=blocks),
     ))  # fmt: skip
     largest = dict(COUNT=pr.x_elements, OFFSET64=offset64(4 * pr.x_elements), BLOCKS=blocks)
     return replace(

@@ -39,7 +39,7 @@
 #define THREADS (TEAM * SB)
 #define W_BYTES (KB * ROW_BYTES)
 #define STAGE_BYTES (X_BYTES + W_BYTES)     // the input, then the filter
-#define TURNS_K (CHUNKS / 2 / SB)           // fragments along the sum, of a step, for one warp
+#define STEPS_K (CHUNKS / 2 / SB)           // fragments along the sum, of a step, for one warp
 #define OUTS (MT * NT * 2)                  // of a thread: runs of 4 neighbours in y
 #define PIXELS (ONE_IMAGE ? P * Q : N * P * Q)  // that are tiled together
 #define WAITS_LATE 1                        // the filter is there before the kernel that copies x is done
@@ -73,7 +73,7 @@ INLINE Lane find_lane(void) {
 }
 
 INLINE void read_fragments(Fragment a[MT], Fragment b[NT], shared_t stage, Lane me, int k) {
-    const int at = me.share * TURNS_K + k;
+    const int at = me.share * STEPS_K + k;
     UNROLL for (int i = 0; i < MT; i++) read_m(a + i, stage + (Y_NHWC ? 0 : X_BYTES), me.m_place, i, at, me.lane);
 #if X_WAY == PLANES
     UNROLL for (int j = 0; j < NT; j++) read_planes(b + j, stage, &me.rows, j, at);
@@ -100,21 +100,21 @@ INLINE void sum_up(acc_t acc[MT][NT][8], shared_t shared, const GLOBAL x_t *x, c
     ASYNC_WAIT(STAGES - 2);
     BARRIER();
     if (FRAGMENTS == 2) read_fragments(a[0], b[0], shared, me, 0);
-    UNROLL_BY(X_WAY == GATHERED ? TURNS : 1) for (int step = first; step < last; step++) {
+    UNROLL_BY(X_WAY == GATHERED ? STEPS : 1) for (int step = first; step < last; step++) {
         const int free = slot == 0 ? STAGES - 1 : slot - 1;
         shared_t here = shared + slot * STAGE_BYTES;
         stage_x(shared + free * STAGE_BYTES, &input, step + STAGES - 1, last);
         stage_w(shared + free * STAGE_BYTES, &filter, step + STAGES - 1, last);
         ASYNC_COMMIT();
-        UNROLL_BY(PROMOTED && FRAGMENTS == 1 ? 1 : TURNS_K) for (int k = 0; k < TURNS_K; k++) {
+        UNROLL_BY(PROMOTED && FRAGMENTS == 1 ? 1 : STEPS_K) for (int k = 0; k < STEPS_K; k++) {
             const int next = k + FRAGMENTS - 1;
-            if (next == TURNS_K) {
+            if (next == STEPS_K) {
                 ASYNC_WAIT(STAGES - 2);
                 BARRIER();
                 slot = slot + 1 == STAGES ? 0 : slot + 1;
                 here = shared + slot * STAGE_BYTES;
             }
-            read_fragments(a[next % FRAGMENTS], b[next % FRAGMENTS], here, me, next % TURNS_K);
+            read_fragments(a[next % FRAGMENTS], b[next % FRAGMENTS], here, me, next % STEPS_K);
             PREPARE();
             UNROLL for (int i = 0; i < MT; i++)
                 UNROLL for (int j = 0; j < NT; j++) {
@@ -150,7 +150,7 @@ BOUNDED_KERNEL(mma, THREADS, MIN_BLOCKS)
 #endif
     const int share = at.sg * SC + at.sc;
     acc_t acc[MT][NT][8];
-    sum_up(acc, shared, x, w, at, me, FIRST_OF_SHARE(share, TURNS), FIRST_OF_SHARE(share + 1, TURNS));
+    sum_up(acc, shared, x, w, at, me, FIRST_OF_SHARE(share, STEPS), FIRST_OF_SHARE(share + 1, STEPS));
 
     // the shares of a block and of a cluster meet in shared memory; each finishes some outputs
     acc_t mine[OUTS / SB / SC][4];

@@ -25,7 +25,7 @@ typedef struct {
 
 INLINE FilterSource find_filter(const GLOBAL unsigned char *w, Place at, int step) {
     FilterSource from;
-    from.w = w + ((offset_t)((at.group * K_TILES + at.k0 / KB) * TURNS + step) * W_ITEMS + THREAD(0)) * 16;
+    from.w = w + ((offset_t)((at.group * K_TILES + at.k0 / KB) * STEPS + step) * W_ITEMS + THREAD(0)) * 16;
     return from;
 }
 

@@ -148,9 +148,7 @@ def _blueprint(pr: Problem, cf: Values, aligned: bool) -> Blueprint:
     )  # fmt: skip
     if way not in COPIES:
         return found
-    copy = copy_of(pr, chunks_of(pr, way), aligned=aligned)
-    copied_as = products_define("COPIED_AS", moved_as)
-    return copied_first(found, copy._replace(defines=copied_as | copy.defines))
+    return copied_first(found, copy_of(pr, chunks_of(pr, way), moved_as, aligned=aligned))
 
 
 def _run_channels(pr: Problem, cf: Values) -> int:
@@ -177,8 +175,8 @@ def _defines(pr: Problem, tiling: ProductTiling, cf: Values, aligned: bool) -> V
         DTYPE=dtype_code(pr.portable), MT=cf["mt"], NT=cf["nt"], WM=cf["wm"], WN=cf["wn"],
         SB=cf["sb"], FRAGMENTS=cf["fd"], CHUNKS=cf["chunks"], STAGES=cf["stages"], MIN_BLOCKS=cf["mb"],
         X_WAY=COPIED if way == WIDENED else way, X_L1=cf["l1"], RUN=run_chunks(pr, cf["chunks"], way),
-        CC=chunks_of(pr, way), TURNS=tiling.steps, STEPS=tiling.steps,
-        CLUSTER=cf["sc"], CS=1, **share_defines(cf["combine"], cf["sc"], cf["sg"]),
+        CC=chunks_of(pr, way), STEPS=tiling.steps,
+        CLUSTER=cf["sc"], **share_defines(cf["combine"], cf["sc"], cf["sg"]),
         K_TILES=tiling.k_tiles, P_TILES=1, Q_TILES=tiling.q_tiles, N=view.n, **layer_defines(pr, view),
         PADDED=int(any(pr.pad)),
         Y_VECTOR=int(stores_fours(pr) and aligned), K_FASTEST=k_fastest(pr),

@@ -5,6 +5,8 @@
 //   TILE_FROM   the tile: 0, or where TURNS > 1 behind them
 //   BARS_FROM   barriers
 //
+// These sizes, STEPS, K_TILES and TILES are from tile.py.
+//
 //   Block find_block   its tile, images from n0 on and channels from k0 on; its share of the sum
 //   Lane find_lane     its two pixels, of which there may be one or none
 
@@ -14,13 +16,9 @@
 #include "planar_order.h"
 
 #define THREADS (128 * TEAMS + 32 * SENDER)
-#define STEPS CEIL_DIV(C, OF_STEP)
-#define K_TILES CEIL_DIV(K, KB)
-#define TILES (CEIL_DIV(N, IMAGES) * K_TILES)
 #define PAIRS ((HW + 1) / 2)             // of a plane
 #define PLANE_BYTES (HW * (int)sizeof(in_t))
 #define IMAGE_BYTES (OF_STEP * PLANE_BYTES)  // of a step
-#define W_BYTES (KB * 128)
 #define CHANNELS_OF(step) (C % OF_STEP == 0 ? OF_STEP : min(OF_STEP, C - (step) * OF_STEP))
 #define FIRST_STEP(share) (STEPS * (share) / SC)
 

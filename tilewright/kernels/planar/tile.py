@@ -29,7 +29,7 @@ def of_step(pr: Problem) -> int:
 
 
 def steps(pr: Problem) -> int:
-    """Steps of the sum over C."""
+    """Steps of the sum over C (STEPS)."""
     return ceil_div(pr.c, of_step(pr))
 
 
@@ -44,7 +44,7 @@ def threads(pr: Problem, ni: int, sender: int) -> int:
 
 
 def tiles_of(pr: Problem, cf: Values) -> int:
-    """Tiles of outputs."""
+    """Tiles of outputs (TILES)."""
     return ceil_div(pr.n, cf["ni"]) * ceil_div(pr.k, cf["bn"])
 
 

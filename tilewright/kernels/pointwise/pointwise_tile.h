@@ -5,6 +5,8 @@
 //   OUT_FROM    of each team what goes to y next (pointwise_store.h)
 //   BARS_FROM   barriers
 //
+// These sizes, CHANNELS, STEPS, SPAN_PIXELS, SPANS, PLACES and K_TILES are from tile.py.
+//
 //   Origin find_origin   of a span of a tile: its image, and its first pixel in a plane
 //   Lane find_lane       where its two pixels are in a step's spans
 
@@ -13,24 +15,16 @@
 #include "operand.h"
 
 #define THREADS (128 * TEAMS + 128)
-#define CHANNELS (CHUNKS * 16 / (int)sizeof(in_t))  // of a step: CHUNKS pieces of 16 bytes, a row of the filter
-#define STEPS CEIL_DIV(C, CHANNELS)
-#define K_TILES CEIL_DIV(K, KB)
-#define SPAN_PIXELS (128 / (int)sizeof(in_t))
 #define OF_PLANE CEIL_DIV(HW, SPAN_PIXELS)
 #define OF_TEAM (64 / SPAN_PIXELS)       // spans
-#define SPANS (TURNS ? OF_TEAM : TEAMS * OF_TEAM)  // of a tile
-#define PLACES CEIL_DIV(N * OF_PLANE, SPANS)
 // A block's tiles, or a team's of them (TURNS), all of the same channels, since GROUPS(0) is a multiple of K_TILES.
 #define EACH_TILE(id) int id = GROUP(0); id < PLACES * K_TILES; id += GROUPS(0)
 #define EACH_OF_TEAM(id, team)                                                                 \
     int id = GROUP(0) + (TURNS ? (team) * GROUPS(0) : 0); id < PLACES * K_TILES; id += (TURNS ? TEAMS : 1) * GROUPS(0)
 #define SPANS_OF(team) (TURNS ? 0 : (team) * OF_TEAM)  // which of a tile's spans is a team's first
 #define FIRST_K (GROUP(0) % K_TILES * KB)
-#define W_BYTES (KB * CHUNKS * 16)       // of a step
 #define W_OF(step) (((offset_t)(GROUP(0) % K_TILES) * STEPS + (step)) * W_BYTES)
 #define SPAN_BYTES (CHANNELS * ROW_BYTES)
-#define X_BYTES (SPANS * SPAN_BYTES)
 
 typedef struct {
     int image, start;  // image N: there is none
@@ -51,7 +45,6 @@ INLINE Origin find_origin(int id, int number) {
 #define STRAND_CHANNEL(row) ((row) % OF_STRAND * STRANDS + (row) / OF_STRAND)
 #define AHEAD_OF(strand) ((strand) * PLANE_IN * (int)sizeof(in_t) % 16)
 #define AHEAD(row) AHEAD_OF((row) / OF_STRAND)
-#define ROW_BYTES (STRANDS > 1 ? 144 : 128)
 #define BOX_BYTES (OF_STRAND * ROW_BYTES)
 
 // Where byte `byte` of row `row` of a span is, besides AHEAD. So that pieces of 16 bytes of different rows are in

@@ -1,9 +1,12 @@
 // Where a block and a lane of the shifted family work, and what lies in shared memory.
 //
-//   0           STAGES filters of W_BYTES, as they are packed             at the end overlaid by the tile of sums,
+//   0           STAGES filters of STEP_BYTES, as they are packed          at the end overlaid by the tile of sums,
 //   X_FROM      X_STAGES runs: of IMAGES images CHANNELS planes,          [channel of KB][pixel], TILE_PITCH of f32;
 //               PITCH bytes of each                                       not if the block stays (STAYS)
 //   BARS_FROM   barriers
+//
+// These sizes and those of tiles, runs and steps (TILE_PIXELS, WIDE, PIXELS, P_ROWS, TILES, K_TILES; CHANNELS, RUNS,
+// OF_STEP, STEPS; SPAN_COLUMNS, ROW_W) are from shape.py and tile.py.
 //
 //   Block find_block   its tile: images from n0 on, rows from p0 on, columns from q0 on, channels from k0 on; its
 //                      share of the sum
@@ -16,32 +19,19 @@
 
 #define THREADS (128 * (TEAMS + 1))
 #define EACH (16 / (int)sizeof(in_t))        // numbers of 16 bytes
-#define CHANNELS (CHUNKS * EACH)             // of a run: CHUNKS pieces of 16 bytes, a row of the filter
-#define RUNS CEIL_DIV(C, CHANNELS)
-#define OF_STEP (TALL > 1 ? R : 1)           // rows of the filter of a step, which is over a run of channels
-#define STEPS (RUNS * R / OF_STEP)
 #define RUN_OF_STEP(step) ((step) * OF_STEP / R)
-#define P_ROWS CEIL_DIV(P, TALL)             // rows of pixels, which are TALL outputs each
-#define K_TILES CEIL_DIV(K, KB)
 #define P_TILES CEIL_DIV(P_ROWS, ROWS)
 #define Q_TILES CEIL_DIV(Q, COLUMNS)
-#define WIDE (PAIRED ? (COLUMNS + 1) / 2 * 2 : COLUMNS)  // from one row of the tile to the next
-#define PIXELS ((ACROSS ? P_ROWS : ROWS) * WIDE)  // from one image to the next: of the tile, or of a run of them all
 #define W_BYTES (KB * CHUNKS * 16)           // of a tap
-#define STEP_BYTES (OF_STEP * S * W_BYTES)   // of the filters of a step
 // Rows of the image under the outputs of a pixel.
 #define SEEN (TALL > 1 ? (TALL - 1) * STR_H + R : R)
 // Bytes that so many rows of pixels see of a plane, from the piece of 16 bytes on where that begins. Of parts of rows a
 // piece comes of each row (SPLIT), if rows begin at pieces of 16 bytes; then ROW_W numbers, all it may take, are from
 // one to the next in shared memory. Else all between the first and the last number comes at once.
 #define SPAN_ROWS(rows) (((rows) * TALL - 1) * STR_H + (R - 1) * DIL_H)  // from the first row to the last
-#define SPAN_COLUMNS ((COLUMNS - 1) * STR_W + (S - 1) * DIL_W + 1)
-#define ROW_W (SPLIT ? (SPAN_COLUMNS + 2 * (EACH - 1)) / EACH * EACH : W)
 #define ROOM(rows) ((SPAN_ROWS(rows) * ROW_W + SPAN_COLUMNS + 2 * (EACH - 1)) / EACH * 16)
-#define PLACES (ACROSS ? CEIL_DIV(N * PIXELS, TILE_PIXELS) : CEIL_DIV(N, IMAGES) * P_TILES * Q_TILES)
 // The block's tiles: one, or with STAYS one after the other, all of the same channels, since GROUPS(0) is a multiple of
 // K_TILES.
-#define TILES (PLACES * K_TILES)
 #define EACH_TILE(id) int id = GROUP(0); STAYS ? id < TILES : id == GROUP(0); id += STAYS ? GROUPS(0) : 1
 #define FIRST_STEP(share) (STEPS * (share) / SC)
 #define CHANNELS_OF(run) (C % CHANNELS == 0 ? CHANNELS : min(CHANNELS, C - (run) * CHANNELS))

@@ -21,7 +21,7 @@ def channels(pr: Problem, chunks: int) -> int:
 
 
 def runs(pr: Problem, chunks: int) -> int:
-    """Runs of the sum over C."""
+    """Runs of the sum over C (RUNS)."""
     return ceil_div(pr.c, channels(pr, chunks))
 
 
@@ -67,8 +67,8 @@ def blocks(pr: Problem, device: Device, cf: Values) -> int:
 class ShiftedTiling:
     """Sizes derived from a problem and a config.
 
-    ``w_bytes``, ``x_bytes``: of a step's filters, of a run; ``tile_pitch``: of the tile of sums, which
-    overlays these, in numbers; ``x_from``, ``bars_from``: where runs and barriers begin.
+    ``w_bytes``, ``x_bytes``: of a step's filters (STEP_BYTES), of a run; ``tile_pitch``: of the tile of sums,
+    which overlays these, in numbers; ``x_from``, ``bars_from``: where runs and barriers begin.
     """
 
     tiles: int

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tilewright.arithmetic import ceil_div, offset64
 from tilewright.kernels.blueprint import FOLLOWS, Blueprint, Buffer, Launch
-from tilewright.kernels.products import in_chunk
+from tilewright.kernels.products import in_chunk, products_define
 from tilewright.kernels.word import dtype_code
 from tilewright.problem import DTYPE_BYTES, DTYPES, Problem
 
@@ -47,8 +47,8 @@ def copied_first(blueprint: Blueprint, copy: Copy) -> Blueprint:
     )  # fmt: skip
 
 
-def copy_of(pr: Problem, chunks: int, parts: int = 1, aligned: bool = True) -> Copy:
-    """Return the copy to nhwc; numbers are copied as DTYPE unless COPIED_AS is added to its defines.
+def copy_of(pr: Problem, chunks: int, product: int, parts: int = 1, aligned: bool = True) -> Copy:
+    """Return the copy to nhwc, of words as ``product`` multiplies them.
 
     ``parts``: 2 if numbers are split; ``aligned``: x begins at a multiple of 4 bytes.
     """
@@ -59,7 +59,7 @@ def copy_of(pr: Problem, chunks: int, parts: int = 1, aligned: bool = True) -> C
         THREAD_PIXELS=_neighbours(pr), CHUNKS_WIDE=wide, X_ALIGNED=int(aligned),
         DTYPE=dtype_code(pr.portable), N=pr.n, H=pr.h, W=pr.w, C=pr.cg, GROUPS_=pr.groups, CC=chunks,
         X_NHWC=int(pr.layout_in == "nhwc"), OFFSET64=offset64(nbytes),
-        **(dict(SPLIT=1) if parts == 2 else {}),
+        **(dict(SPLIT=1) if parts == 2 else {}), **products_define("COPIED_AS", product),
     ))  # fmt: skip
 
 
