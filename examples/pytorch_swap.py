@@ -96,7 +96,7 @@ class Layer(torch.nn.Module):
         """Return the output, in the layout of x; z: a residual of the convolution's shape, in its layout."""
         if x.dim() == 3:  # (C, H, W): a batch of one
             return self(x[None], None if z is None else z[None], whole)[0]
-        weight = self.weight
+        weight = self._parameters["weight"]  # not self.weight: a module looks for that in many places
         if weight.requires_grad and torch.is_grad_enabled():
             raise RuntimeError("the weight requires grad, but tilewright computes none; use torch.no_grad()")
         if torch.is_autocast_enabled(x.device.type) and x.dtype != torch.float64:
@@ -115,23 +115,28 @@ class Layer(torch.nn.Module):
             asked.append(self.problem(x, z, whole))
             return shaped(x, None, z, self.place, whole).zero_()
         self.forget_old_weight()
-        bias = self.bias
+        bias = self._parameters["bias"]
         kind = x.shape, x.stride(), x.dtype, x.device, bias is None, z is None, whole
         if kind not in self.planned:
             plan = tw.plan(self.problem(x, z, whole), str(x.device))
-            self.planned[kind] = plan, plan.pack(self.weight.to(x.dtype))
-        plan, packed = self.planned[kind]
-        x = x.contiguous(memory_format=ORDERS[plan.problem.layout_in])  # as a part of the channels is not
-        return plan(x, packed, bias=bias if bias is None else bias.to(x.dtype), z=z)
+            order = ORDERS[plan.problem.layout_in]
+            gaps = not x.is_contiguous(memory_format=order)  # a part of the channels has
+            self.planned[kind] = plan, plan.pack(self.weight.to(x.dtype)), order if gaps else None
+        plan, packed, order = self.planned[kind]
+        if order is not None:
+            x = x.contiguous(memory_format=order)
+        if bias is not None and bias.dtype != x.dtype:
+            bias = bias.to(x.dtype)
+        return plan(x, packed, bias=bias, z=z)
 
     def forget_old_weight(self):
         """Forget what was packed if the weight is another one, was moved, or was written to since."""
-        weight = self.weight  # its memory is kept: no other weight is given it meanwhile
-        count = 0 if weight.is_inference() else weight._version
-        old = self.packed_of
-        if old is None or old[0] is not weight or old[1].data_ptr() != weight.data_ptr() or old[2] != count:
+        weight, old = self._parameters["weight"], self.packed_of
+        now = weight.data_ptr(), 0 if weight.is_inference() else weight._version
+        if old is None or old[0] is not weight or old[1] != now:
             self.planned.clear()
-            self.packed_of = weight, weight.detach(), count
+            # Its memory is kept, too: no other weight is given it meanwhile.
+            self.packed_of = weight, now, weight.detach()
 
 
 class Steps(torch.nn.Sequential):

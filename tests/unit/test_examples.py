@@ -195,7 +195,7 @@ def test_a_fused_network_answers_as_before(monkeypatch: pytest.MonkeyPatch) -> N
             ours = fuse(network, x.clone())
             assert torch.allclose(ours(x.clone()), want, atol=1e-4), what
         layers = [one for one in ours.modules() if isinstance(one, Layer)]
-        plans = [plan for layer in layers for plan, _ in layer.planned.values()]
+        plans = [plan for layer in layers for plan, *_ in layer.planned.values()]
         assert [str(plan.problem.epilogue) for plan in plans] == steps, what
 
 
@@ -214,7 +214,7 @@ def test_all_layers_are_planned_before_the_first_call(monkeypatch: pytest.Monkey
             assert len(plans) == len(layers) > 5
             assert not any(layer.planned for layer in layers), "nothing was computed"
             assert torch.allclose(ours(x), want, atol=1e-4)
-            assert {plan for layer in layers for plan, _ in layer.planned.values()} == set(plans)
+            assert {plan for layer in layers for plan, *_ in layer.planned.values()} == set(plans)
 
 
 def test_max_pools_of_square_windows_are_taken_along(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +248,7 @@ def test_parts_of_a_swapped_sequential_are_what_they_were(monkeypatch: pytest.Mo
         ours = swap(copy.deepcopy(network))
         for each in (ours, copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
             assert torch.allclose(each(x), network(x), atol=1e-4)
-            plans = [plan.problem for i in (0, 3) for plan, _ in each[i].planned.values()]
+            plans = [plan.problem for i in (0, 3) for plan, *_ in each[i].planned.values()]
             assert [str(one).partition("+bias")[2] for one in plans] == ["+relu+maxpool2", "+silu"]
             for got, want in zip(parts(each, x), parts(network, x), strict=True):
                 assert torch.allclose(got, want, atol=1e-4)
@@ -294,7 +294,7 @@ def test_a_swapped_network_multiplies_float32_as_it_is_told(monkeypatch: pytest.
     def maths(ours: Any, x: Any) -> list[str]:
         ours(x)
         layers = [one for one in ours.modules() if hasattr(one, "planned")]
-        return [plan.problem.math for one in layers for plan, _ in one.planned.values()]
+        return [plan.problem.math for one in layers for plan, *_ in one.planned.values()]
 
     x = torch.randn(1, 8, 6, 6)
     with torch.no_grad():
@@ -463,9 +463,9 @@ def test_weights_of_inference_mode_are_packed_once(monkeypatch: pytest.MonkeyPat
         x, network = torch.randn(1, 4, 9, 9), torch.nn.Sequential(torch.nn.Conv2d(4, 6, 3))
         want, ours = network(x), swap(network)
         assert torch.allclose(ours(x), want, atol=1e-4)
-        ((_, packed),) = ours[0].planned.values()
+        ((_, packed, _),) = ours[0].planned.values()
         ours(x)
-        assert [again for _, again in ours[0].planned.values()] == [packed]
+        assert [again for _, again, _ in ours[0].planned.values()] == [packed]
 
 
 def test_weights_that_are_computed_each_time_are_left_to_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:

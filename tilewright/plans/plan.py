@@ -231,7 +231,8 @@ class Plan:
     @property
     def allocated_bytes(self) -> int:
         """Device memory that it holds now: the workspaces of all its variants."""
-        return self._aligned.own_bytes + sum([one.own_bytes for one in list(self._unaligned.values())])
+        others = sum([one.own_bytes for one in list(self._unaligned.values())]) if self._unaligned else 0
+        return self._aligned.own_bytes + others
 
     def _variant(self, blueprint: Blueprint, spills: bool = False) -> _Variant:
         runtime = self.runtime

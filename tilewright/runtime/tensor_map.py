@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -13,10 +13,11 @@ from tilewright.kernels.tensor_map import Im2colMap, TensorMap, TiledMap
 from tilewright.runtime.cuda_facts import check
 
 MAP_ALIGNED = 128  # bytes: what cuda.h declares since CUDA 13; the driver asks for 64
-KEPT = 16  # maps of one launch, and configurations: an image in turn with others, streams in turn
+KEPT = 16  # parameters, and configurations, of one launch: arrays in turn with others, streams in turn
 SINCE = 12000  # the CUDA version that brought tensor maps
 
 _int, _u32, _u64, _pointer = ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
+_launches = ctypes.CFUNCTYPE(_int, *([_pointer] * 4))  # configuration, kernel, parameters, extra
 _written = (_pointer, _int, _u32, _pointer)  # the map that is written, data type, rank, address
 _modes = (_int, _int, _int, _int)  # interleave, swizzle, promotion in L2, fill
 ENCODERS = {  # what returns a CUresult, of the driver
@@ -52,12 +53,16 @@ def encoder(driver: Any, kind: type[TensorMap]) -> Any:
     Raises:
         RunError: the driver lacks it.
     """
-    default = driver.CUdriverProcAddress_flags.CU_GET_PROC_ADDRESS_DEFAULT
     name, function = ENCODERS[kind]
+    return _function(driver, name, function)
+
+
+def _function(driver: Any, name: str, kind: Any) -> Any:
+    default = driver.CUdriverProcAddress_flags.CU_GET_PROC_ADDRESS_DEFAULT
     address, _ = check(driver.cuGetProcAddress(name.encode(), SINCE, default))
     if not address:
         raise RunError("CUDA: the driver knows no tensor maps; it is older than CUDA 12")
-    return function(int(address))
+    return kind(int(address))
 
 
 def encoded(driver: Any, encode: Any, image: TensorMap, address: int) -> Map:
@@ -107,21 +112,37 @@ def configured(driver: Any, launch: Launch, chained: bool, stream: int) -> Any:
     return config
 
 
+class Parameters:
+    """The parameters of a kernel, a tensor map and addresses, as the driver reads them: a pointer to each.
+
+    Attributes:
+        at: where the pointers are.
+    """
+
+    def __init__(self, image: Map, addresses: Sequence[int]) -> None:
+        values = (_u64 * len(addresses))(*addresses)
+        first, size = ctypes.addressof(values), ctypes.sizeof(_u64)
+        each = [ctypes.addressof(image), *range(first, first + len(addresses) * size, size)]
+        pointers = (_pointer * len(each))(*each)
+        self.at, self._keeps = ctypes.addressof(pointers), (image, values, pointers)
+
+
 class MappedKernel:
     """A launch whose kernel's first parameter is the tensor map of the data at its first argument.
 
-    What runs share is made once: a map per address, a configuration per stream. They are not changed after
-    that, so threads may share them.
+    What runs share is made once: parameters for each combination of addresses, a configuration per stream.
+    They are not changed after that, so threads may share them. Calls of a network come with the same
+    addresses again and again; to make parameters takes 5 us, the launch itself 3.
     """
 
     def __init__(self, driver: Any, handle: int, launch: Launch, chained: bool) -> None:
         """Take the driver's handle of a kernel (CUkernel); ``chained``: it may overlap the one before it."""
         assert launch.tensor_map is not None
         encode = encoder(driver, type(launch.tensor_map))
-        self._driver, self._function = driver, driver.CUfunction(handle)
-        # Of a value with no type the bindings pass the address, so that the kernel gets all of the map.
-        self._types = (None, *[_pointer] * (len(launch.args) - 1))
-        self._map = lru_cache(KEPT)(partial(encoded, driver, encode, launch.tensor_map))
+        self._driver, self._kernel = driver, handle
+        self._launch = _function(driver, "cuLaunchKernelEx", _launches)
+        map_of = lru_cache(KEPT)(partial(encoded, driver, encode, launch.tensor_map))
+        self._parameters = lru_cache(KEPT)(partial(_parameters, map_of))
         self._config = lru_cache(KEPT)(partial(configured, driver, launch, chained))
 
     def enqueue(self, addresses: Sequence[int], stream: int) -> None:
@@ -130,5 +151,11 @@ class MappedKernel:
         Raises:
             RunError: refused by the driver, which reads all its arguments before it returns.
         """
-        values = (self._map(addresses[0]), *addresses[1:])
-        check(self._driver.cuLaunchKernelEx(self._config(stream), self._function, (values, self._types), 0))
+        config, given = self._config(stream), self._parameters(tuple(addresses))
+        status = self._launch(config.getPtr(), self._kernel, given.at, None)
+        if status:
+            check((self._driver.CUresult(status),))
+
+
+def _parameters(map_of: Callable[[int], Map], addresses: tuple[int, ...]) -> Parameters:
+    return Parameters(map_of(addresses[0]), addresses[1:])
