@@ -525,7 +525,7 @@ def test_a_part_of_the_channels_keeps_its_layout(
         y = swap(network)(x)
     assert layer.layout_in == {"contiguous_format": "nchw", "channels_last": "nhwc"}[order]
     assert torch.allclose(y, want, atol=1e-4) and y.is_contiguous(memory_format=memory_format)
-    ((plan, _),) = network[0].planned.values()
+    ((plan, *_),) = network[0].planned.values()
     assert plan.problem == replace(layer, epilogue=plan.problem.epilogue)
     assert y.stride() == torch.empty(y.shape, memory_format=memory_format).stride()
     said = shaped(x, network[0].weight, None, network[0].place)  # to torch.compile
